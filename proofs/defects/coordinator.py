@@ -148,7 +148,7 @@ def ids_that_nobody_comes_for_are_unbounded() -> list[Patch]:
 
 
 @defect(
-    "pybroker/handlers/tests/test_admission.py"
+    "pybroker/handlers/common/tests/test_admission.py"
     "::test_the_partition_of_a_batch_in_an_open_transaction_is_looked_up_once"
 )
 def partitions_of_a_transaction_are_looked_up_for_each_question() -> list[Patch]:

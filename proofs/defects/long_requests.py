@@ -57,7 +57,7 @@ def batches_are_repacked_on_the_loop() -> list[Patch]:
 
 
 @defect(
-    "pybroker/handlers/tests/test_admission.py"
+    "pybroker/handlers/common/tests/test_admission.py"
     "::test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_ended"
 )
 def what_is_open_when_a_request_comes_is_taken_for_open_in_its_later_turns() -> list[Patch]:
@@ -65,7 +65,7 @@ def what_is_open_when_a_request_comes_is_taken_for_open_in_its_later_turns() -> 
     return [(admission, "nothing_said", lambda seen: None)]
 
 
-@defect("pybroker/handlers/tests/test_turns.py::test_between_two_turns_the_loop_makes_one_round")
+@defect("pybroker/handlers/common/tests/test_turns.py::test_between_two_turns_the_loop_makes_one_round")
 def a_turn_follows_the_last_one_at_once() -> list[Patch]:
     """The broker served nobody else until a long request was over."""
 
@@ -75,7 +75,7 @@ def a_turn_follows_the_last_one_at_once() -> list[Patch]:
     return [(turns, "asyncio", SimpleNamespace(Lock=asyncio.Lock, sleep=sleep))]
 
 
-@defect("pybroker/handlers/tests/test_pacing.py::test_others_are_served_between_two_turns_and_the_connection_is_held")
+@defect("pybroker/handlers/common/tests/test_pacing.py::test_others_are_served_between_two_turns_and_the_connection_is_held")
 @defect("pybroker/handlers/tests/test_metadata.py::test_many_partitions_are_described_in_several_turns_as_few_are")
 @defect("pybroker/handlers/tests/test_log_dirs.py::test_many_replicas_are_described_in_several_turns_as_few_are")
 @defect("pybroker/handlers/tests/test_transactions.py::test_many_partitions_are_added_in_several_turns")
@@ -204,9 +204,9 @@ def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[P
     return [(fetch_partition, "without_frames", lambda error: error)]
 
 
-@defect("pybroker/handlers/tests/test_topic_administration.py::test_a_topic_that_a_long_request_names_twice_is_refused")
-@defect("pybroker/handlers/tests/test_configurations.py::test_a_resource_that_a_long_request_names_twice_is_refused")
-@defect("pybroker/handlers/tests/test_topic_administration.py::test_a_partition_that_is_moved_twice_is_refused")
+@defect("pybroker/handlers/tests/admin/test_topic_administration.py::test_a_topic_that_a_long_request_names_twice_is_refused")
+@defect("pybroker/handlers/tests/admin/test_configurations.py::test_a_resource_that_a_long_request_names_twice_is_refused")
+@defect("pybroker/handlers/tests/admin/test_topic_administration.py::test_a_partition_that_is_moved_twice_is_refused")
 def what_is_named_twice_in_different_pieces_is_served_twice() -> list[Patch]:
     """The first piece created a topic, and the second answered that the topic exists. Or the first deleted it, and the
     second did not find it.
@@ -227,7 +227,7 @@ def each_part_has_the_timeout_of_the_whole_request() -> list[Patch]:
 
 
 @defect(
-    "pybroker/handlers/tests/test_topic_administration.py"
+    "pybroker/handlers/tests/admin/test_topic_administration.py"
     "::test_a_forwarded_request_is_served_in_several_turns"
 )
 def topics_are_made_in_one_write() -> list[Patch]:
@@ -235,7 +235,7 @@ def topics_are_made_in_one_write() -> list[Patch]:
     return [(writes, "ITEMS_AT_ONCE", 1 << 40)]
 
 
-@defect("pybroker/handlers/tests/test_topic_administration.py::test_a_piece_is_as_large_as_a_write_to_the_store_is_worth")
+@defect("pybroker/handlers/tests/admin/test_topic_administration.py::test_a_piece_is_as_large_as_a_write_to_the_store_is_worth")
 def each_topic_is_written_by_itself() -> list[Patch]:
     """A write takes more than a turn, however small it is: four thousand topics took eleven seconds."""
     return [(writes, "ITEMS_AT_ONCE", 1)]

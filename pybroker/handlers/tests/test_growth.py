@@ -14,7 +14,7 @@ from types import FrameType
 import pytest
 
 from pybroker.handlers import describe_log_dirs, fetch, list_offsets
-from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.admin.administration import Administration, run
 from pybroker.handlers.tests.harness import Node
 from pybroker.handlers.tests.test_fetch import request as fetching
 from pyclient.protocol import CreateTopics, DeleteTopics, DescribeLogDirs, Fetch, ListOffsets, Metadata

@@ -17,7 +17,7 @@ from pybroker.cluster.metadata.image import (
 )
 from pybroker.config import Endpoint
 from pybroker.handlers.common.described import DescribedTopics, Form
-from pybroker.handlers.tests.administration import LOCAL, Administration, run
+from pybroker.handlers.tests.admin.administration import LOCAL, Administration, run
 from pybroker.handlers.tests.harness import OneItemTurns
 from pyclient.protocol import (
     ZERO_UUID,

@@ -11,7 +11,7 @@ from pybroker.config import TOPICS, Source
 from pybroker.handlers import envelope
 from pybroker.handlers.common import forwarding
 from pybroker.handlers.common.call import Call
-from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.admin.administration import Administration, run
 from pybroker.handlers.tests.harness import FakeConnection, OneItemTurns
 from pyclient.protocol import (
     ZERO_UUID,

@@ -8,7 +8,7 @@ from pybroker.cluster.decisions.scram_changes import users
 from pybroker.handlers import alter_user_scram_credentials
 from pybroker.handlers.alter_user_scram_credentials import MOST_OF_A_USER
 from pybroker.handlers.common.writes import ITEMS_AT_ONCE
-from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.admin.administration import Administration, run
 from pybroker.handlers.tests.harness import Node, OneItemTurns
 from pyclient.protocol import AlterUserScramCredentials, DescribeUserScramCredentials, errors
 

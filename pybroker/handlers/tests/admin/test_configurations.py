@@ -11,7 +11,7 @@ from pybroker.cluster.decisions.config_changes import ConfigOperation
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.metadata.image import ResourceType
 from pybroker.config import KEYS, TOPICS, Source, Type
-from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.admin.administration import Administration, run
 from pyclient.protocol import (
     AlterConfigs,
     DescribeConfigs,

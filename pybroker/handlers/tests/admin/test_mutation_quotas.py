@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.admin.administration import Administration, run
 from pybroker.handlers.tests.harness import FakeConnection, OneItemTurns
 from pybroker.quotas.client_quotas import ClientQuotas
 from pybroker.quotas.keys import MUTATIONS, Entity

@@ -7,7 +7,7 @@ import pytest
 from cy.quota import Share
 from pybroker.cluster import peer_secret
 from pybroker.cluster.decisions.quota_changes import quotas
-from pybroker.handlers.tests.administration import Administration, run
+from pybroker.handlers.tests.admin.administration import Administration, run
 from pybroker.handlers.tests.harness import FakeConnection
 from pybroker.quotas.keys import PRODUCE, Entity
 from pyclient.protocol import AlterClientQuotas, DescribeClientQuotas, SaslAuthenticate
