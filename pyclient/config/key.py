@@ -81,7 +81,8 @@ class Key(NamedTuple):
         if self.words and self.kind is STRING and not any(_is_word(value, w) for w in self.words):
             shown = [f"{word}…" if word.endswith(":") else word for word in self.words]
             others = [other for other, word in _OF_OTHERS.items() if word in self.words]
-            near = difflib.get_close_matches(value, (*self.words, *others), 1)
+            small = {word.lower(): word for word in (*self.words, *others)}
+            near = [small[each] for each in difflib.get_close_matches(value.lower(), small, 1)]
             meant = f": did you mean {_OF_OTHERS.get(near[0], near[0])}?" if near else ""
             return f"is {'not one of' if self.words[1:] else 'not there yet, only'} {', '.join(shown)}{meant}"
         return ""

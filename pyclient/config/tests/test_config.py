@@ -134,6 +134,7 @@ def test_a_setting_of_other_clients_only_is_told_as_theirs(name, told):
         ("enable_idempotence", 1, "is not a boolean"),
         ("compression_type", "lzma", "is not one of none, gzip"),
         ("compression_type", "snapy", r"did you mean snappy\?$"),
+        ("compression_type", "GZIP", r"did you mean gzip\?$"),
         ("compression_gzip_level", 10, "is above 9"),
         ("security_protocol", "TLS", "is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("sasl_mechanisms", "PLAIN", "it is sasl.mechanism"),
