@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from random import getrandbits
@@ -300,7 +300,7 @@ def many(
 ) -> tuple[Sequence[Any], Sequence[Any] | None]:
     """Returns values and keys of ``send_many`` as sequences of bytes or None that the caller cannot change."""
     _check_columns(values, keys)
-    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+    if _is_arrow(values):
         return _columns(pipeline, values, keys)
     return (
         _listed(values, topic, pipeline.value if pipeline.value_serializer else None),
@@ -312,7 +312,7 @@ def header_column(headers: Any, values: Sequence[Any]) -> HeaderColumn | None:
     """Returns the headers for ``send_many``. Raises TypeError if they, or the values, are not an Arrow column."""
     if headers is None:
         return None
-    if not hasattr(values, "__arrow_c_array__") and not hasattr(values, "__arrow_c_stream__"):
+    if not _is_arrow(values):
         raise TypeError("send_many takes headers only with values that are an Arrow array: else use send")
     column = HeaderColumn(_array(headers))
     if len(column) != len(values):
@@ -336,10 +336,25 @@ def _items(given: Any) -> Any:
 
 
 def _check_columns(values: Sequence[Any], keys: Sequence[Any] | None) -> None:
-    if values is None or isinstance(values, (str, bytes)):
+    if not _is_column(values):
         raise TypeError(f"send_many takes a list of values, not {type(values).__name__}: send takes one value")
-    if keys is not None and len(keys) != len(values):
+    if keys is None:
+        return
+    for what, given in (("keys", keys), ("values", values)):
+        if not _is_column(given) or not hasattr(given, "__len__"):
+            raise TypeError(f"send_many takes a list of keys with a list of values: {what} is {type(given).__name__}")
+    if len(keys) != len(values):
         raise ValueError(f"got {counted(len(values), 'value')}, but {counted(len(keys), 'key')}")
+
+
+def _is_column(given: Any) -> bool:
+    if isinstance(given, (str, bytes, bytearray)):
+        return False
+    return isinstance(given, Iterable) or hasattr(given, "__getitem__") or _is_arrow(given)
+
+
+def _is_arrow(given: Any) -> bool:
+    return hasattr(given, "__arrow_c_array__") or hasattr(given, "__arrow_c_stream__")
 
 
 def _listed(items: Any, topic: str, apply: Any) -> Sequence[Any]:

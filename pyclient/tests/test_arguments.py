@@ -251,10 +251,19 @@ def test_addresses_are_separated_by_commas(given):
         Producer(given)
 
 
-@pytest.mark.parametrize("values", ["abc", b"abc", None])
+@pytest.mark.parametrize("values", ["abc", b"abc", None, 3])
 def test_send_many_takes_a_list(nowhere, values):
     with pytest.raises(TypeError, match=r"send_many takes a list of values, not .*: send takes one value"):
         nowhere.send_many("t", values)
+
+
+@pytest.mark.parametrize(
+    ("values", "keys", "told"),
+    [([b"v"], 3, "keys is int"), ([b"v"], b"k", "keys is bytes"), (iter([b"v"]), [b"k"], "values is ")],
+)
+def test_send_many_takes_keys_as_a_list_beside_a_list(nowhere, values, keys, told):
+    with pytest.raises(TypeError, match=f"send_many takes a list of keys with a list of values: {told}"):
+        nowhere.send_many("t", values, keys)
 
 
 def test_what_is_no_list_is_told_as_such():
