@@ -41,6 +41,8 @@ from pyclient.protocol.uuids import from_base64
 T = TypeVar("T")
 
 FIRST_VERSION: Final = 1
+FOLDERS_AT_ONCE: Final = 100
+"""How many nodes of a topic are listed at once, so that the loop serves others meanwhile."""
 NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError)
 """What decoding raises for a node that another program has written."""
 
@@ -162,12 +164,18 @@ async def load_nodes(store: CoordinationStore, name: str, topic_id: bytes) -> li
 
 
 async def _load_tree(store: CoordinationStore, path: str) -> list[str]:
-    """Returns the existing nodes from ``path`` down, children first. It reads each level at once."""
+    """Returns the existing nodes from ``path`` down, children first.
+
+    It reads each level piece by piece, because a topic may have thousands of partitions.
+    """
     found: list[str] = []
     level = [path]
     while level:
         found = level + found
-        below = await asyncio.gather(*(_children(store, node) for node in level))
+        below: list[list[str]] = []
+        for begin in range(0, len(level), FOLDERS_AT_ONCE):
+            piece = level[begin : begin + FOLDERS_AT_ONCE]
+            below += await asyncio.gather(*(_children(store, node) for node in piece))
         level = [f"{node}/{name}" for node, names in zip(level, below, strict=True) for name in names]
     return found
 

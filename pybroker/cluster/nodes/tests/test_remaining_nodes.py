@@ -15,10 +15,12 @@ from pybroker.cluster.deletions import Deletions
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from pybroker.cluster.metadata_cache import MetadataCache
+from pybroker.cluster.nodes import loading
 from pybroker.cluster.remaining_nodes import RemainingNodes
 from pybroker.cluster.term import Term
 from pybroker.cluster.tests.harness import Members, run
-from pybroker.store.interface import ANY_VERSION, Check, Delete
+from pybroker.store.embedded import EmbeddedStore
+from pybroker.store.interface import ANY_VERSION, Check, Delete, ensure_path
 from pybroker.tests.waiting import until_async
 
 ID = b"0123456789abcdef"
@@ -51,6 +53,36 @@ def test_each_step_needs_the_mark_and_the_last_one_removes_it_with_the_root(
     assert root <= {each.path for each in steps[-1].operations if isinstance(each, Delete)}
     removed = [each.path for step in steps for each in step.operations if isinstance(each, Delete)]
     assert sorted(removed) == sorted([*paths_of(topic), MARK])
+
+
+def test_nodes_of_many_partitions_are_listed_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To list 10,000 at once kept the loop, and with it every client, for seconds."""
+    monkeypatch.setattr(loading, "FOLDERS_AT_ONCE", 3)
+    waiting, most = 0, 0
+    children = EmbeddedStore.children
+
+    async def counted(store: EmbeddedStore, path: str) -> list[str]:
+        nonlocal waiting, most
+        waiting += 1
+        most = max(most, waiting)
+        names = await children(store, path)
+        waiting -= 1
+        return names
+
+    monkeypatch.setattr(EmbeddedStore, "children", counted)
+
+    async def main() -> list[str]:
+        store = await EmbeddedStore.open(str(tmp_path / "store"))
+        try:
+            for path in (znodes.state_path("t", index) for index in range(8)):
+                await ensure_path(store, path)
+            return await loading.load_nodes(store, "t", ID)
+        finally:
+            await store.close()
+
+    found = asyncio.run(main())
+    assert sorted(found) == sorted(paths_of(topic_of(8))[:-1])
+    assert most == 3
 
 
 def test_what_is_left_of_a_deleted_topic_is_not_looked_for_in_a_new_topic_of_its_name(tmp_path: Path) -> None:
