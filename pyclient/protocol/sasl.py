@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
 from pyclient.protocol import scram
@@ -21,6 +21,10 @@ GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (PLAIN, *scram.MECHANISMS, OAUTHBEARER, GSSAPI)
 MOST_TOLD: Final = 300
 """The most characters of a peer's text that an error repeats."""
+LEAST_S = 1.0
+"""Seconds between two authentications of a connection, however short its sessions are: Kafka allows one a second."""
+EARLY, LATE = 0.85, 0.95
+"""The part of a session after which a connection authenticates again, as in Java's client."""
 _SEPARATOR: Final = "\x01"
 _EXTENSION: Final = re.compile("[A-Za-z]+=[\x21-\x7e \t\r\n]+")
 _TOKEN: Final = re.compile("[A-Za-z0-9._~+/-]+=*")
@@ -47,6 +51,27 @@ class Away(NamedTuple):
 
 
 Exchange = Generator[bytes | Derive | Away, bytes, None]
+
+
+async def conduct(
+    exchange: Exchange,
+    say: Callable[[bytes], Awaitable[bytes]],
+    work: Callable[[Derive | Away], Awaitable[bytes]],
+) -> None:
+    """Conducts an exchange to its end. ``say`` sends a message and returns the answer; ``work`` does what takes long.
+    Raises what these or the exchange raise.
+    """
+    try:
+        step = next(exchange)
+        while True:
+            step = exchange.send(await say(step) if isinstance(step, bytes) else await work(step))
+    except StopIteration:
+        return
+
+
+def renewal_in(lifetime: float, random: Callable[[], float]) -> float:
+    """Returns the seconds after which to authenticate again, for a session of ``lifetime`` seconds."""
+    return max(LEAST_S, lifetime * (EARLY + (LATE - EARLY) * random()))
 
 
 def plain(username: str, password: str) -> Exchange:

@@ -23,7 +23,7 @@ from pyclient.protocol import SaslAuthenticate, SaslHandshake, scram
 from pyclient.protocol.answers import answer_on
 from pyclient.protocol.apis import Api
 from pyclient.protocol.errors import IllegalSaslState, UnsupportedSaslMechanism
-from pyclient.protocol.sasl import Away, Derive, SaslError, told
+from pyclient.protocol.sasl import Away, Derive, SaslError, conduct, renewal_in, told
 from pyclient.protocol.threads import on_thread
 from pyclient.security.kerberos import KerberosError
 
@@ -32,10 +32,6 @@ MOST_NAMED: Final = 10
 """The most mechanisms of a broker that an error names."""
 LONGEST_S: Final = 86_400.0
 """The longest time after which a client authenticates again, if the broker limits sessions at all."""
-LEAST_S = 1.0
-"""Seconds between two authentications of a connection, however short its sessions are: Kafka allows one a second."""
-EARLY, LATE = 0.85, 0.95
-"""The part of a session after which a connection authenticates again, as in Java's client."""
 _HANDSHAKE_VERSION: Final = 1
 """After version 0, the exchange would not have Kafka's frames (brokers before 1.0)."""
 
@@ -45,6 +41,7 @@ class Sasl:
 
     phase = PHASE
     token_phase = TOKEN_PHASE
+    renewal_in = staticmethod(renewal_in)
 
     def __init__(self, given: Credentials, tokens: Tokens | None, protocol: str) -> None:
         self._given = given
@@ -67,27 +64,23 @@ class Sasl:
         ask = partial(_ask, transport, peer)
         await self._choose(ask, versions, peer)
         version = versions.choose(SaslAuthenticate)
-        exchange = self._given.begin(peer.rpartition(":")[0])
         lifetime_ms = 0
+
+        async def say(message: bytes) -> bytes:
+            nonlocal lifetime_ms
+            response = await ask(SaslAuthenticate, SaslAuthenticate.Request(auth_bytes=message), version)
+            self._check(response, peer)
+            lifetime_ms = response.session_lifetime_ms
+            return bytes(response.auth_bytes)
+
         try:
-            step = next(exchange)
-            while True:
-                if isinstance(step, Derive):
-                    answer = await self._derived(step)
-                elif isinstance(step, Away):
-                    answer = await on_thread(get_running_loop(), "sasl", step.run)
-                else:
-                    response = await ask(SaslAuthenticate, SaslAuthenticate.Request(auth_bytes=step), version)
-                    self._check(response, peer)
-                    answer, lifetime_ms = bytes(response.auth_bytes), response.session_lifetime_ms
-                step = exchange.send(answer)
-        except StopIteration:
-            return min(lifetime_ms / 1000, LONGEST_S) if lifetime_ms > 0 else math.inf
+            await conduct(self._given.begin(peer.rpartition(":")[0]), say, self._work)
         except SaslError as error:
             raise SaslRefused(peer, PHASE, str(error), self._given.advice) from None
         except KerberosError as error:
             kind = SaslRefused if error.lasts else ConnectionFailed
             raise kind(peer, PHASE, str(error)) from None
+        return min(lifetime_ms / 1000, LONGEST_S) if lifetime_ms > 0 else math.inf
 
     async def _choose(self, ask: Callable[..., Awaitable[Any]], versions: Versions, peer: str) -> None:
         """Agrees on the mechanism. Raises SaslRefused."""
@@ -117,6 +110,11 @@ class Sasl:
         if error is not None:
             raise SaslRefused(peer, PHASE, error, self._given.advice)
 
+    async def _work(self, step: Derive | Away) -> bytes:
+        if isinstance(step, Derive):
+            return await self._derived(step)
+        return await on_thread(get_running_loop(), "sasl", step.run)
+
     async def _derived(self, step: Derive) -> bytes:
         """Returns the salted password. Brokers of a cluster use the same salt, so the last one is cached."""
         if self._salted is None or self._salted[0] != step:
@@ -124,11 +122,6 @@ class Sasl:
             work = partial(scram.salted_password, step.mechanism, password, step.salt, step.iterations)
             self._salted = step, await on_thread(get_running_loop(), "scram", work)
         return self._salted[1]
-
-    @staticmethod
-    def renewal_in(lifetime: float, random: Callable[[], float]) -> float:
-        """Returns the seconds after which to authenticate again, for a session of ``lifetime`` seconds."""
-        return max(LEAST_S, lifetime * (EARLY + (LATE - EARLY) * random()))
 
     def failure(self) -> str:
         """Returns advice for a connection that ended before the broker's answer."""

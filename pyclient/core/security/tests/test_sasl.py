@@ -24,6 +24,7 @@ from pyclient.protocol import (
     errors,
     scram,
 )
+from pyclient.protocol import sasl as messages
 from pyclient.tests.support import PATIENCE_S
 
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -249,7 +250,7 @@ async def test_the_work_of_a_password_is_done_once_and_not_on_the_loop(monkeypat
 @pytest.fixture
 def often(monkeypatch):
     """A connection may authenticate again after a moment."""
-    monkeypatch.setattr(core, "LEAST_S", 0.0)
+    monkeypatch.setattr(messages, "LEAST_S", 0.0)
 
 
 @pytest.mark.usefixtures("often")
@@ -313,7 +314,7 @@ def test_a_connection_authenticates_again_in_the_last_part_of_its_time(random):
 
 @pytest.mark.parametrize("granted", [0.001, 0.5, 1.0])
 def test_a_broker_that_grants_a_moment_does_not_make_a_client_say_again_and_again_who_it_is(granted):
-    assert core.Sasl.renewal_in(granted, lambda: 0.5) == core.LEAST_S
+    assert core.Sasl.renewal_in(granted, lambda: 0.5) == messages.LEAST_S
 
 
 @pytest.mark.parametrize(
