@@ -18,6 +18,7 @@ CHANGE_THREADS = 2
 UPKEEP_THREADS = 4
 REMOVAL_THREADS = 1
 LOGIN_THREADS = 4
+BROKER_LOGIN_THREADS = 4
 
 
 class Pools(NamedTuple):
@@ -35,6 +36,8 @@ class Pools(NamedTuple):
     """For the removal of files that have lost their names."""
     logins: Executor
     """For clients that log in by Kerberos."""
+    broker_logins: Executor
+    """For this broker's own logins at other brokers, which wait for the KDC."""
 
     @classmethod
     def threads(cls, copies: int) -> Pools:
@@ -46,12 +49,13 @@ class Pools(NamedTuple):
             ThreadPoolExecutor(max(1, copies), "copy"),
             ThreadPoolExecutor(REMOVAL_THREADS, "removal"),
             ThreadPoolExecutor(LOGIN_THREADS, "login"),
+            ThreadPoolExecutor(BROKER_LOGIN_THREADS, "broker-login"),
         )
 
     @classmethod
     def one(cls, executor: Executor) -> Pools:
         """Returns the same pool for all purposes: for tests, and where there are no threads."""
-        return cls(executor, executor, executor, executor, executor, executor)
+        return cls(*(executor for _ in cls._fields))
 
     def shutdown(self) -> None:
         """Drops work that has not begun; running work continues to its end."""

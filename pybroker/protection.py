@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pybroker.config.sasl_listeners import Remote
     from pybroker.security.authorizer import StandardAuthorizer
     from pybroker.security.file_watch import Watched
+    from pybroker.security.sasl.authentication import Authentication
+    from pybroker.security.sasl.broker_login import BrokerLogin
     from pybroker.security.sasl.key_fetcher import KeyFetcher
     from pybroker.security.sasl.listener_sasl import ListenerSasl
     from pybroker.security.sasl.oauth import Tokens
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
 class Protection:
     """``authorizer`` is None if everybody may do everything, ``known_tokens`` without delegation tokens, ``tls``
-    without TLS listeners. ``sasl`` has the SASL listeners by name.
+    without TLS listeners. ``sasl`` has the SASL listeners by name, ``login`` this broker's logins at other brokers;
+    None if their secret is enough.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, loop: AbstractEventLoop, pools: Pools) -> None:
@@ -40,6 +43,7 @@ class Protection:
         self.known_tokens = _known_tokens(config)
         self.tls: BrokerTls | None = None
         self.sasl: Mapping[str, ListenerSasl] = {}
+        self.login: BrokerLogin | None = None
         self._key_fetchers: list[KeyFetcher] = []
         self._config = config
         self._clock = clock
@@ -62,6 +66,7 @@ class Protection:
         endpoints = listeners(self._config)
         if not any(endpoint.is_sasl for endpoint in endpoints):
             return
+        from pybroker.config.sasl_listeners import between_by_kerberos
         from pybroker.security.sasl.listener_sasl import authenticated
         from pybroker.security.sasl.scram_server import Stored
         from pybroker.security.tokens import TokenLogins
@@ -77,6 +82,13 @@ class Protection:
         for each in self.sasl.values():
             if each.tokens is not None and each.tokens.source is not None:
                 self._fetch_keys(each.tokens, each.tokens.source, opened)
+        if between_by_kerberos(self._config):
+            from pybroker.security.sasl.broker_login import broker_login
+
+            pools = self._pools
+            self.login = await self._loop.run_in_executor(
+                pools.changes, broker_login, self._config, pools.broker_logins
+            )
 
     def _fetch_keys(self, tokens: Tokens, source: Remote, opened: AsyncExitStack) -> None:
         from pybroker.security.sasl.key_fetcher import KeyFetcher
@@ -89,6 +101,13 @@ class Protection:
         """Waits until each fetcher has tried once to get the keys for tokens."""
         for fetcher in self._key_fetchers:
             await fetcher.tried()
+
+    def peer_refusal(self, listener: str, sasl: Authentication | None, principal: str) -> str | None:
+        """Returns why a client of ``listener`` cannot be a broker, even with the secret; None if the secret decides."""
+        found = None if self.tls is None else self.tls.refusal(listener, principal)
+        if found is None and self.login is not None:
+            return self.login.refusal(listener, sasl, principal)
+        return found
 
     @property
     def listeners_of_tls(self) -> Mapping[str, ListenerTls]:

@@ -251,8 +251,7 @@ class Broker:
         """Returns why the client on ``connection`` cannot be a broker, even with the secret; None if the secret
         decides.
         """
-        tls = self.protection.tls
-        return None if tls is None else tls.refusal(connection.listener_name, connection.principal)
+        return self.protection.peer_refusal(connection.listener_name, connection.sasl, connection.principal)
 
     def _make_peers(self) -> Peers:
         tls = self.protection.tls
@@ -264,6 +263,7 @@ class Broker:
             listener=self.config["inter.broker.listener.name"],
             protocol=PLAIN if endpoint is None else endpoint.security_protocol,
             tls=None if between is None else lambda: between.client_context,
+            login=self.protection.login,
             receive_buffer=self.config["replica.socket.receive.buffer.bytes"]
             if self.config.is_set("replica.socket.receive.buffer.bytes")
             else -1,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,14 @@ from harness.servers.brokers import Broker, BrokerError, OurBroker, free_port
 from harness.servers.clusters import Cluster
 from harness.servers.ensemble import Ensemble, Kerberos
 from harness.waiting import until
-from pyclient import Admin, Consumer, Producer
+from pyclient import Admin, Consumer, NewTopic, Producer
 from pyclient.errors import SaslRefused
 
 pytestmark = pytest.mark.nightly
 
 HOST = "localhost"
 LISTENER = "KERBEROS"
+OF_LISTENER = "listener.name.kerberos.gssapi.sasl.jaas.config"
 #: A client authenticates again after this time.
 SESSION_MS = 1500
 
@@ -40,10 +43,10 @@ def kdc(data_root: Path) -> Iterator[Kdc]:
         yield one
 
 
-def of_service(kdc: Kdc) -> str:
+def of_service(kdc: Kdc, service: str = "kafka") -> str:
     """Returns a broker's ``sasl.jaas.config``."""
-    keytab = kdc.keytab(f"kafka/{HOST}")
-    options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/{HOST}@{REALM}"'
+    keytab = kdc.keytab(f"{service}/{HOST}")
+    options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="{service}/{HOST}@{REALM}"'
     return f"{KERBEROS_MODULE} required {options};"
 
 
@@ -118,23 +121,68 @@ def test_our_client_comes_in_with_a_keytab_or_the_cache_that_kinit_fills(
         assert next(iter(consumer)).value == b"one"
 
 
-def test_brokers_reach_each_other_on_a_listener_that_has_kerberos_alone(kdc: Kdc, data_root: Path) -> None:
-    cluster = Cluster(
-        data_root / "kerberos-cluster",
-        2,
+def cluster_of(kdc: Kdc, folder: Path, brokers: int, **more: Any) -> Cluster:
+    """Makes brokers whose only listener has Kerberos alone."""
+    return Cluster(
+        folder,
+        brokers,
         listeners=f"{LISTENER}://{HOST}:0",
         listener_security_protocol_map=f"{LISTENER}:SASL_PLAINTEXT",
         inter_broker_listener_name=LISTENER,
         sasl_enabled_mechanisms="GSSAPI",
         sasl_kerberos_service_name="kafka",
-        listener_name_kerberos_gssapi_sasl_jaas_config=of_service(kdc),
-        default_replication_factor=2,
-        min_insync_replicas=2,
+        default_replication_factor=brokers,
+        min_insync_replicas=brokers,
+        **{OF_LISTENER: of_service(kdc)},
+        **more,
     )
-    with cluster:
+
+
+def test_brokers_reach_each_other_on_a_listener_that_has_kerberos_alone(kdc: Kdc, data_root: Path) -> None:
+    with cluster_of(kdc, data_root / "kerberos-cluster", 2) as cluster:
         alice = Login(f"{HOST}:{cluster.ports[2]}", "alice", mechanism="GSSAPI", keytab=kdc.keytab("alice"))
         with Producer(alice.bootstrap, acks="all", **settings(alice)) as producer:
             assert producer.send("of-two", value=b"on both").result(timeout=60).offset == 0
+
+
+def test_brokers_log_in_to_each_other_by_kerberos_and_one_without_the_right_key_stays_out(
+    kdc: Kdc, data_root: Path
+) -> None:
+    between = {"sasl_mechanism_inter_broker_protocol": "GSSAPI", "connections_max_reauth_ms": SESSION_MS}
+    cluster = cluster_of(kdc, data_root / "kerberos-between", 3, replica_lag_time_max_ms=2000, **between)
+    keytab = kdc.keytab(f"kafka/{HOST}")
+    stale = str(shutil.copy(keytab, kdc.folder / "stale.keytab"))
+    kdc.keytab(f"kafka/{HOST}")
+    with cluster:
+        alice = Login(f"{HOST}:{cluster.ports[1]}", "alice", mechanism="GSSAPI", keytab=kdc.keytab("alice"))
+        with Admin(alice.bootstrap, **settings(alice)) as admin:
+
+            def is_on(topic: str, brokers: set[int]) -> bool:
+                found = admin.describe_topics(topic, check=False).get(topic)
+                return found is not None and set(found.partitions[0].isr) == brokers
+
+            with Producer(alice.bootstrap, acks="all", **settings(alice)) as producer:
+                producer.send("of-three", value=b"1").result(timeout=60)
+                before = cluster.pid(2)
+                cluster.kill(2)
+                until(lambda: cluster.pid(2) not in (0, before), "another process of broker 2")
+                until(lambda: is_on("of-three", {1, 2, 3}), "broker 2 to be in sync again")
+                until(lambda: producer.send("of-three", value=b"x").result(timeout=60).offset > 4, "more", pause_s=1)
+            assert is_on("of-three", {1, 2, 3}), "they log in again before their sessions end"
+            assert "session has expired" not in cluster.logged()
+            with_stale_key = cluster.config[OF_LISTENER].replace(str(keytab), stale)
+            with (
+                cluster.joined(4, **{OF_LISTENER: with_stale_key}),
+                cluster.joined(5, sasl_mechanism_inter_broker_protocol="PLAIN"),
+            ):
+                for broker in (4, 5):
+                    topic = f"of-{broker}"
+                    admin.create_topics(NewTopic(topic, assignments={0: [1, broker]}))
+                    until(partial(is_on, topic, {1}), f"broker {broker} to stay out")
+            logged = cluster.logged()
+    assert f"no login by Kerberos of kafka/{HOST}@{REALM} at kafka@{HOST}" in logged
+    assert "the keytab has another key than the KDC" in logged
+    assert "it has not logged in by Kerberos: set sasl.mechanism.inter.broker.protocol=GSSAPI" in logged
 
 
 def told(login: Login, **more: str) -> str:

@@ -8,7 +8,7 @@ from pybroker.config import rights, sources, tls_slips
 from pybroker.config.broker_config import KEYS, BrokerConfig, is_known, suggestion
 from pybroker.config.keys.inert_keys import UNMET
 from pybroker.config.keys.tls_keys import CLIENT_AUTH, of_listener
-from pybroker.config.listeners import between_brokers
+from pybroker.config.listeners import PLAIN, between_brokers
 
 OF_LISTENERS = (
     "of the settings of a single listener only those of TLS, of SASL, max.connections and max.connection.creation.rate "
@@ -58,9 +58,16 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
 
 
 def _is_between_brokers(config: BrokerConfig) -> bool:
-    """Returns whether brokers show certificates to each other."""
+    """Returns whether brokers show certificates or Kerberos tickets to each other."""
     between = between_brokers(config)
-    if between is None or not between.is_tls:
+    if between is None or between.security_protocol == PLAIN:
+        return False
+    if between.is_sasl:
+        from pybroker.config import sasl_listeners  # only needed here
+
+        if sasl_listeners.between_by_kerberos(config):
+            return True
+    if not between.is_tls:
         return False
     own = of_listener(between.listener, CLIENT_AUTH)
     asks = not between.is_sasl or config.is_set(own)  # as in Kafka, SASL listeners ignore the key for all listeners

@@ -20,7 +20,7 @@ _SEPARATOR: Final = ";"
 
 
 def super_users(config: BrokerConfig) -> frozenset[str]:
-    """Returns the users that may do everything. A certificate with such a name may be a broker's."""
+    """Returns the users that may do everything. A certificate or ticket with such a name may be a broker's."""
     return frozenset(filter(None, map(str.strip, config[SUPER_USERS].split(_SEPARATOR))))
 
 
@@ -35,7 +35,7 @@ def broken_promises(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
 
 def remarks(config: BrokerConfig, *, is_between_brokers: bool) -> Iterator[str]:
     """Yields lines about settings of rights without effect. ``is_between_brokers`` tells that brokers show certificates
-    to each other.
+    or Kerberos tickets to each other.
     """
     knows_clients = any(_knows_clients(config, each) for each in listeners(config))
     is_open = config["zookeeper.connect"] and not (config[STORE_ACL] or is_between_brokers)

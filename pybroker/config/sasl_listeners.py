@@ -36,7 +36,7 @@ from pybroker.config.keys.sasl_keys import (
     of_mechanism,
 )
 from pybroker.config.keys.tls_keys import LISTENER_PREFIX, of_listener
-from pybroker.config.listeners import controllers, listeners
+from pybroker.config.listeners import between_brokers, controllers, listeners
 from pybroker.config.sources import ENVIRONMENT_PREFIX
 from pyclient.security import http_call, jaas
 
@@ -44,6 +44,7 @@ PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
+BETWEEN: Final = "sasl.mechanism.inter.broker.protocol"
 BUILT: Final = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI)
 _USER: Final = "user_"
 _PACKAGE: Final = "org.apache.kafka.common.security"
@@ -106,6 +107,11 @@ class Kerberos(NamedTuple):
     """Empty: the keytab of krb5.conf."""
     rules: tuple[str, ...]
 
+    @property
+    def service(self) -> str:
+        """The first part of the principal."""
+        return self.principal.partition("/")[0]
+
 
 class SaslListener(NamedTuple):
     """One listener: its mechanisms, each with the time after which a client must authenticate again (0: never)."""
@@ -132,9 +138,12 @@ def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
         for name, near in slips(config):
             if name.startswith(LISTENER_PREFIX) or (near and not _is_of_others(config, name)):
                 yield ConfigError(f"{name}{_from(config, name)} is unknown{near}")
+    between = between_by_kerberos(config)
     for listener in secured:
         try:
-            read(config, listener)
+            settings = read(config, listener)
+            if listener == between:
+                for_brokers(config, listener, settings)
         except ConfigError as error:
             yield error
 
@@ -150,6 +159,8 @@ def without_effect(config: BrokerConfig) -> list[str]:
     """Returns the keys of SASL whose listeners do not use it. Raises ConfigError for bad listeners."""
     of_sasl = {each.listener.lower(): each.is_sasl for each in listeners(config)}
     names = [] if any(of_sasl.values()) else [key.name for key in SASL_KEYS if config.where(key.name)]
+    if _is_by_kerberos(config) and between_by_kerberos(config) is None:
+        names.append(BETWEEN)
     others = [key.name for key in config.keys_of_listeners if key_of_listener(key.name) is not None]
     return names + [name for name in others if of_sasl.get(_split(name, of_sasl)[0]) is False]
 
@@ -173,6 +184,31 @@ def of_absent_mechanisms(config: BrokerConfig) -> Iterator[str]:
 def has_kerberos(config: BrokerConfig, listener: str) -> bool:
     """Returns whether clients of a SASL listener may use GSSAPI."""
     return GSSAPI in (config.of_listener(listener, MECHANISMS) or config[MECHANISMS])
+
+
+def between_by_kerberos(config: BrokerConfig) -> str | None:
+    """Returns the listener on which brokers log in to each other by Kerberos; None if their secret is enough. Kafka's
+    default counts only if it is set. Raises ConfigError for bad listeners.
+    """
+    endpoint = between_brokers(config) if _is_by_kerberos(config) else None
+    return endpoint.listener if endpoint is not None and endpoint.is_sasl else None
+
+
+def _is_by_kerberos(config: BrokerConfig) -> bool:
+    return config.is_set(BETWEEN) and config[BETWEEN] == GSSAPI
+
+
+def for_brokers(config: BrokerConfig, listener: str, settings: SaslListener) -> Kerberos:
+    """Returns the service as which a broker logs in to others on ``listener``. Raises ConfigError."""
+    kerberos = settings.kerberos
+    if kerberos is None:
+        way = f"add it to {MECHANISMS}, or remove {BETWEEN}"
+        complaint = f"brokers use the listener {listener}, which does not have {GSSAPI}: {way}"
+        raise ConfigError(f"{BETWEEN}={config[BETWEEN]}{_from(config, BETWEEN)}: {complaint}")
+    if not kerberos.keytab:
+        complaint = f'must have keyTab="FILE", because brokers log in to each other by {GSSAPI} ({BETWEEN})'
+        raise _error(config, listener, JAAS, complaint, GSSAPI, with_others=len(settings.mechanisms) == 1)
+    return kerberos
 
 
 def read(config: BrokerConfig, listener: str) -> SaslListener:

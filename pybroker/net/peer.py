@@ -28,7 +28,7 @@ from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, M
 from pybroker.cluster.peer_secret import NotAPeer
 from pybroker.config import Endpoint
 from pybroker.config.listeners import PLAIN
-from pybroker.net.peer_connection import PeerConnection, connect
+from pybroker.net.peer_connection import Login, PeerConnection, connect
 from pyclient.protocol import errors
 from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
@@ -190,6 +190,7 @@ class Peers:
         listener: str | None = None,
         protocol: str = PLAIN,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        login: Login | None = None,
         receive_buffer: int = -1,
         on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
@@ -197,8 +198,8 @@ class Peers:
         """``secret()`` returns the cluster's current secret. ``listener`` is the one for brokers, None for a broker's
         first one of this ``protocol``.
 
-        ``tls()`` returns the context for new TLS connections. ``on_lost(broker)`` is called when a connection has
-        ended.
+        ``tls()`` returns the context for new TLS connections. ``login`` logs in before the proof; None if the secret is
+        enough. ``on_lost(broker)`` is called when a connection has ended.
         """
         self.node_id = node_id
         self._secret = secret
@@ -210,6 +211,7 @@ class Peers:
         self._listener = None if listener is None else listener.upper()
         self.protocol = protocol
         self._context = tls
+        self._login = login
         self._tls: Tls | None = None
         self._brokers: Mapping[int, BrokerRegistration] = {}
         self._peers: dict[tuple[int, str], Peer] = {}
@@ -252,6 +254,8 @@ class Peers:
             pipe = await self._shaken(sock, endpoint)
             connection = PeerConnection(self.loop, sock, self.memory, on_lost, pipe)
             try:
+                if self._login is not None:
+                    await connection.log_in(self._login, endpoint.host)
                 await connection.authenticate(self._secret(), self.node_id, node_id)
             except BaseException:
                 connection.lose("it has not proved itself")

@@ -3,22 +3,25 @@
 A response is passed to its callback while it is being received: the views of ``records`` in a Fetch response are valid
 until the callback returns. When the connection ends, every request in flight fails with NETWORK_EXCEPTION, and
 ``on_lost`` is called once.
+
+If brokers log in by SASL, the connection does so again before its session ends. Meanwhile new requests wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import secrets
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cy.wire.frames import ReceiveMemory
 from cy.wire.messages import Message
 from pybroker.cluster import peer_secret
-from pyclient.protocol import ApiVersions, Produce, SaslAuthenticate, SaslHandshake, errors, stream
+from pyclient.protocol import ApiVersions, Produce, SaslAuthenticate, SaslHandshake, errors, sasl, stream
 from pyclient.protocol.answers import OnDone, answer_on
 from pyclient.protocol.apis import Api
 from pyclient.protocol.frames import decode_response_header
@@ -29,6 +32,21 @@ CLIENT_ID: Final = "pybroker"
 VERSIONS_VERSION, HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 3, 1, 2
 
 logger = logging.getLogger("pybroker.net.peer")
+
+
+class Login(Protocol):
+    """How this broker logs in to others (``security.sasl.broker_login``)."""
+
+    mechanism: str
+
+    def begin(self, host: str) -> sasl.Exchange:
+        """Begins a login at the broker of a host."""
+
+    async def work(self, step: sasl.Derive | sasl.Away) -> bytes:
+        """Returns the result of a step that may block."""
+
+    def trouble(self, host: str, error: Exception) -> str:
+        """Returns the text about a login that has failed."""
 
 
 class InFlight:
@@ -59,8 +77,54 @@ class PeerConnection(FrameStream):
         self._next_id = 0
         self._in_flight: deque[InFlight] = deque()
         self._versions: dict[int, int] = {}
+        self._held: list[tuple[InFlight, Any]] | None = None
+        """Requests that wait, with their frames; None if the connection is not logging in again."""
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     # # Authentication
+
+    async def log_in(self, login: Login, host: str) -> None:
+        """Logs in at the broker of ``host``, and again before its session ends. Raises NotAPeer, KafkaError."""
+        lifetime_ms = 0
+
+        async def say(message: bytes) -> bytes:
+            nonlocal lifetime_ms
+            answer = await self._say(message)
+            lifetime_ms = answer.session_lifetime_ms
+            return bytes(answer.auth_bytes)
+
+        try:
+            await self._choose(login.mechanism)
+            await sasl.conduct(login.begin(host), say, login.work)
+        except (ValueError, peer_secret.NotAPeer) as error:
+            raise peer_secret.NotAPeer(login.trouble(host, error)) from error
+        if lifetime_ms > 0 and not self.is_closed:
+            wait_s = sasl.renewal_in(lifetime_ms / 1000, random.random)
+            self._renewal = self._loop.call_later(wait_s, self._renew_later, login, host)
+
+    async def _choose(self, mechanism: str) -> None:
+        answer = await self._ask(SaslHandshake, HANDSHAKE_VERSION, SaslHandshake.Request(mechanism=mechanism))
+        if answer.error_code:
+            found = sasl.told(", ".join(answer.mechanisms)) or "no SASL"
+            raise peer_secret.NotAPeer(f"its listener has {found}, not {mechanism}")
+
+    def _renew_later(self, login: Login, host: str) -> None:
+        self._renewing = self._loop.create_task(self._renew(login, host))
+
+    async def _renew(self, login: Login, host: str) -> None:
+        """Logs in again, behind the requests in flight; then sends those that have waited."""
+        self._held = []
+        try:
+            await self.log_in(login, host)
+        except (peer_secret.NotAPeer, errors.KafkaError) as error:
+            if not self.is_closed:
+                logger.warning("%s", error)
+                self.lose(str(error))
+            return
+        held, self._held = self._held or [], None
+        for request, frame in held:
+            self._put(request, frame)
 
     async def authenticate(self, secret: bytes, node_id: int, wanted: int) -> None:
         """Proves that both sides are brokers of the cluster. Raises NotAPeer, KafkaError."""
@@ -82,8 +146,10 @@ class PeerConnection(FrameStream):
         return answer
 
     async def _ask(self, api: Api, version: int, message: Message) -> Any:
+        if self.is_closed:
+            raise errors.NetworkException(f"{api.name}: the connection has ended")
         answer, done = answer_on(self._loop)
-        self.send(api, version, message, done)
+        self._put(*self._encoded(api, version, message, done))
         return await answer
 
     def version_of(self, api: Api) -> int:
@@ -98,11 +164,21 @@ class PeerConnection(FrameStream):
 
         Raises EncodeError.
         """
+        assert api is not Produce  # Produce may have no response
+        request, frame = self._encoded(api, version, message, on_done)
+        if self._held is None:
+            self._put(request, frame)
+        else:
+            self._held.append((request, frame))
+
+    def _encoded(self, api: Api, version: int, message: Message, on_done: OnDone) -> tuple[InFlight, Any]:
         correlation_id = self._next_id
         frame = api.encode_request(version, correlation_id, CLIENT_ID, message)
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
-        assert api is not Produce  # Produce may have no response
-        self._in_flight.append(InFlight(api, version, correlation_id, on_done))
+        return InFlight(api, version, correlation_id, on_done), frame
+
+    def _put(self, request: InFlight, frame: Any) -> None:
+        self._in_flight.append(request)
         self._out.append(frame)
         self._push()
 
@@ -123,7 +199,11 @@ class PeerConnection(FrameStream):
 
     def _on_end(self, cause: Exception | str) -> None:
         self._on_lost(self)
-        lost, self._in_flight = self._in_flight, deque()
+        for planned in (self._renewal, self._renewing):
+            if planned is not None:
+                planned.cancel()
+        lost = [*self._in_flight, *(request for request, _ in self._held or ())]
+        self._in_flight, self._held = deque(), None
         for request in lost:
             _tell(request, None, errors.NetworkException(f"{request.api.name}: {cause}"))
 

@@ -63,6 +63,10 @@ class ShortNames:
     def _default(self, given: Sequence[str]) -> str | None:
         return given[1] if given[0] == self._realm else None
 
+    def own(self, principal: str) -> str:
+        """Returns the user's name for this broker's principal, which may lack the default realm. Raises ValueError."""
+        return self.user(principal if "@" in principal else f"{principal}@{self._realm}")
+
     def user(self, principal: str) -> str:
         """Returns the user's name for a principal. Raises ValueError if it has none."""
         found = _PRINCIPAL.fullmatch(principal)

@@ -120,13 +120,16 @@ _NETWORK = (
     Key("security.inter.broker.protocol", STRING,
         "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), MEDIUM, READ_ONLY,
         "Security protocol among brokers if inter.broker.listener.name is unset."),
+    Key("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", ANY, MEDIUM, READ_ONLY,
+        "If it is set to GSSAPI and brokers use a SASL listener, they log in to each other by Kerberos, and the secret "
+        "of the cluster is not enough. Other mechanisms have no effect."),
     Key("authorizer.class.name", STRING, "", ANY, LOW, READ_ONLY,
         "org.apache.kafka.metadata.authorizer.StandardAuthorizer: ACLs decide who may do what. Empty: everybody may."),
     Key("allow.everyone.if.no.acl.found", BOOLEAN, False, ANY, MEDIUM, READ_ONLY,
         "With an authorizer: everybody may use a resource that has no ACL, not only super users."),
     Key("super.users", STRING, "", ANY, MEDIUM, READ_ONLY,
         "Users, separated by ';', as User:admin or User:CN=broker-2, who may do everything. A client with a certificate"
-        " of such a name may act as a broker."),
+        " or Kerberos ticket of such a name may act as a broker."),
     Key("delegation.token.secret.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "The key for the passwords of delegation tokens, the same on all brokers. Unset, there are no tokens."),
     Key("delegation.token.max.lifetime.ms", LONG, 604_800_000, at_least(1), MEDIUM, READ_ONLY,

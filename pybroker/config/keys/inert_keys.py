@@ -148,7 +148,6 @@ _SECURITY: tuple[_Row, ...] = (
     ("sasl.login.retry.backoff.max.ms", LONG, 10_000, ANY, LOW, READ_ONLY),
     ("sasl.login.retry.backoff.ms", LONG, 100, ANY, LOW, READ_ONLY),
     ("sasl.mechanism.controller.protocol", STRING, "GSSAPI", ANY, HIGH, READ_ONLY),
-    ("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", ANY, MEDIUM, PER_BROKER),
     ("sasl.oauthbearer.assertion.algorithm", STRING,
      "RS256", any_case("ES256", "RS256"), MEDIUM, READ_ONLY),
     ("sasl.oauthbearer.assertion.claim.aud", STRING, None, ANY, MEDIUM, READ_ONLY),
@@ -314,7 +313,7 @@ REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("metadata lives in a coordination store, not in a KRaft quorum", _KRAFT),
     ("there is no tiered storage", _TIERED),
     ("no Java class is loaded, and no endpoint for tokens is used", _SECURITY),
-    ("a broker needs no Kerberos ticket, only its keytab", _TICKETS),
+    ("the Kerberos library fetches each new ticket by the keytab", _TICKETS),
     ("OpenSSL does this work, and ssl.enabled.protocols selects the protocols", _TLS_MACHINERY),
     ("there are no share and streams groups", _SHARE_AND_STREAMS),
     ("there are no JMX metrics", _METRICS),
@@ -333,7 +332,9 @@ UNMET: Final[dict[str, str]] = {
         "Kafka 4 has no quotas in this file: set those of the default user or client (APIs 48 and 49)",
     ),
     **dict.fromkeys(("advertised.host.name", "advertised.port"), "advertised.listeners sets the addresses for clients"),
-    "sasl.mechanism.inter.broker.protocol": "brokers prove to each other that they know the secret of the cluster",
+    "sasl.mechanism.inter.broker.protocol": (
+        "brokers log in to each other by GSSAPI only, or prove that they know the secret of the cluster"
+    ),
     "ssl.engine.factory.class": "OpenSSL does the work of TLS",
     "config.providers": "values in the file are used literally",
     "cordoned.log.dirs": "no log dir can be cordoned",

@@ -186,6 +186,7 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
         ("rsm.config.x=1", "there is no tiered storage: rsm.config.x"),
         ("listener.name.a.ssl.protocol=x", "creation.rate have an effect: listener.name.a.ssl.protocol"),
         ("sasl.mechanism.inter.broker.protocol=PLAIN", "secret of the cluster: sasl.mechanism.inter.broker.protocol"),
+        ("sasl.mechanism.inter.broker.protocol=GSSAPI", "SASL_PLAINTEXT: sasl.mechanism.inter.broker.protocol"),
         ("principal.builder.class=a.B", "endpoint for tokens is used: principal.builder.class"),
         ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),
     ],
@@ -223,6 +224,7 @@ def test_the_cluster_id_of_kafkas_image_is_named() -> None:
 
 
 OF_SASL = "listener.name.sasl_ssl.ssl.client.auth"
+BETWEEN = "sasl.mechanism.inter.broker.protocol"
 SECRET = "zookeeper.set.acl is not true: each reader of ZooKeeper learns the brokers' secret and may then do everything"
 
 
@@ -237,6 +239,7 @@ SECRET = "zookeeper.set.acl is not true: each reader of ZooKeeper learns the bro
         ({"listeners": "SSL://:1", "ssl.client.auth": "required", "security.inter.broker.protocol": "SSL"}, False),
         ({"listeners": "SASL_SSL://:1", "ssl.client.auth": "required", "inter.broker.listener.name": "SASL_SSL"}, True),
         ({"listeners": "SASL_SSL://:1", OF_SASL: "required", "inter.broker.listener.name": "SASL_SSL"}, False),
+        ({"listeners": "SASL_SSL://:1", "inter.broker.listener.name": "SASL_SSL", BETWEEN: "GSSAPI"}, False),
     ],
 )
 def test_a_secret_that_everybody_can_read_is_reported_if_protection_is_set(

@@ -6,7 +6,15 @@ import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, unprotected
 from pybroker.config.keys.key import PASSWORD
-from pybroker.config.sasl_listeners import KERBEROS_MODULE, PLAIN_MODULE, SCRAM_MODULE, OAuth, Remote, read
+from pybroker.config.sasl_listeners import (
+    KERBEROS_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    OAuth,
+    Remote,
+    between_by_kerberos,
+    read,
+)
 
 PLAIN = f'{PLAIN_MODULE} required user_alice="secret-1" user_bob=\'secret 2\';'
 SCRAM = f"{SCRAM_MODULE} required;"
@@ -130,6 +138,31 @@ def test_without_mechanisms_a_login_module_of_kerberos_counts_as_in_kafka() -> N
 def test_an_impossible_kerberos_service_stops_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check(LISTENS, BY_KERBEROS, *settings)
+
+
+WITHOUT_FILE = KEYTAB.replace('keyTab="/etc/k"', "")
+BETWEEN = ["sasl.mechanism.inter.broker.protocol=GSSAPI", "security.inter.broker.protocol=SASL_PLAINTEXT"]
+
+
+def test_brokers_log_in_by_kerberos_if_that_is_set_for_a_sasl_listener() -> None:
+    of_clients = [LISTENS, BY_KERBEROS, SERVICE, f"sasl.jaas.config={KEYTAB}"]
+    config = loaded(*of_clients, *BETWEEN)
+    unprotected.check(config, alone=False)
+    assert between_by_kerberos(config) == "SASL_PLAINTEXT"
+    assert between_by_kerberos(loaded(*of_clients, BETWEEN[1])) is None, "Kafka's default does not count"
+    assert between_by_kerberos(loaded(*of_clients, f"{LISTENS},PLAINTEXT://:2", BETWEEN[0])) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["sasl.enabled.mechanisms=SCRAM-SHA-256"], "=GSSAPI .*the listener SASL_PLAINTEXT, which does not"),
+        ([BY_KERBEROS, SERVICE, f"sasl.jaas.config={WITHOUT_FILE}"], 'must have keyTab="FILE"'),
+    ],
+)
+def test_a_login_of_brokers_that_is_impossible_stops_the_start(settings: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        check(LISTENS, *BETWEEN, *settings)
 
 
 TOKENS = "sasl.enabled.mechanisms=OAUTHBEARER"

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Final, Protocol
 
+from pyclient.protocol import sasl
 from pyclient.protocol.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
@@ -87,6 +88,11 @@ class Authentication:
         return list(self._mechanisms)
 
     @property
+    def mechanism(self) -> str:
+        """The mechanism by which the client logs in; empty if it has not begun."""
+        return self._mechanism
+
+    @property
     def takes_tokens(self) -> bool:
         """True if the next bytes are a mechanism's message without a request around it."""
         return self._exchange is not None and not self._is_framed
@@ -138,8 +144,10 @@ class Authentication:
         self._mechanism = mechanism
 
     def on_peer(self) -> None:
-        """Begins the authentication of a broker, which another module handles. Raises IllegalSaslState."""
-        if not self.is_strange or self._exchange is not None:
+        """Begins the authentication of a broker, which another module handles. The broker may have logged in by
+        Kerberos before. Raises IllegalSaslState.
+        """
+        if self._exchange is not None or not (self.is_strange or self._mechanism == sasl.GSSAPI):
             raise IllegalSaslState("it has already authenticated")
         self._is_peer = True
 

@@ -115,11 +115,16 @@ def kerberized(listener: str, settings: Kerberos, pool: Executor) -> Kerberized:
     where = f"listener {listener}: GSSAPI: "
     try:
         library = kerberos.library()
-        names = ShortNames(settings.rules, _default_realm(library))
+        names = short_names(library, settings)
         credentials = _credentials(library, settings)
     except ValueError as error:
         raise ConfigError(f"{where}{error}") from None
     return Kerberized(lambda: _Accepting(library, credentials), names, pool)
+
+
+def short_names(library: Any, settings: Kerberos) -> ShortNames:
+    """Returns the rules of a listener. Raises ValueError."""
+    return ShortNames(settings.rules, _default_realm(library))
 
 
 def _credentials(library: Any, settings: Kerberos) -> Any:

@@ -37,7 +37,9 @@ class Name(str):
 
 
 class Library(SimpleNamespace):
-    """The module. ``trouble`` is raised by each first step of a client; ``threads`` have run a broker's steps."""
+    """The module. ``trouble`` is raised by each first step of a client. ``threads`` have run a broker's steps, and
+    ``client_threads`` a client's.
+    """
 
     trouble: GSSError | None = None
 
@@ -52,6 +54,7 @@ class Library(SimpleNamespace):
             SecurityContext=self._context,
         )
         self.threads: set[str] = set()
+        self.client_threads: set[str] = set()
         self.stores: list[dict[str, str]] = []
 
     def _credentials(self, name: str | None, usage: str, mechs: object, store: dict[str, str] | None) -> Any:
@@ -87,6 +90,7 @@ class _Initiates(_Side):
         self._target = target
 
     def step(self, token: bytes | None) -> bytes | None:
+        self.library.client_threads.add(threading.current_thread().name)
         if token is None:
             if self.library.trouble is not None:
                 raise self.library.trouble
