@@ -105,7 +105,7 @@ def test_a_batch_that_fails_leaves_nothing_that_readers_would_see_or_wait_for(
         ("cast(id as string) value, cast(null as string) topic", {}, "column topic: null in the data"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_right(
+def test_an_error_names_the_wrong_option_and_the_allowed_values(
     spark: SparkSession, broker: Broker, expression: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(Exception, match=said):

@@ -12,7 +12,7 @@ from pyclient.security.stores import TrustStore
 CONTEXTS = "pyclient/security/tests/test_contexts.py"
 
 
-@defect(f"{CONTEXTS}::test_the_host_must_be_one_of_the_certificate_unless_that_is_off")
+@defect(f"{CONTEXTS}::test_the_host_name_is_verified_unless_that_is_disabled")
 def a_client_takes_the_certificate_of_any_host() -> list[Patch]:
     """Every holder of a certificate from the authority may pose as every broker."""
     trust = contexts._trust
@@ -35,7 +35,7 @@ def a_client_takes_the_certificate_of_any_authority() -> list[Patch]:
     return [(contexts, "_trust", nobody)]
 
 
-@defect("pyclient/config/tests/test_config.py::test_no_password_is_shown")
+@defect("pyclient/config/tests/test_config.py::test_repr_of_settings_hides_passwords")
 def settings_are_shown_with_their_passwords() -> list[Patch]:
     """The settings show passwords like any other string."""
     return [(Password, "__repr__", str.__repr__)]

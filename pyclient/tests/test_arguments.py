@@ -31,23 +31,23 @@ def nowhere():
 
 @pytest.mark.parametrize("send", SENDS)
 @pytest.mark.parametrize("topic", NO_TOPICS)
-def test_no_topic_has_such_a_name(nowhere, send, topic):
+def test_an_invalid_topic_name_is_refused(nowhere, send, topic):
     with pytest.raises(InvalidTopicException, match="topic "):
         send(nowhere, topic)
 
 
 @pytest.mark.parametrize("send", SENDS)
-def test_topic_of_another_type(nowhere, send):
+def test_a_topic_that_is_not_a_string_is_refused(nowhere, send):
     with pytest.raises(TypeError, match="topic is bytes, not str"):
         send(nowhere, b"fresh")
 
 
-def test_topics_that_a_serializer_would_see(nowhere):
+def test_an_invalid_topic_is_refused_before_the_serializer_is_called(nowhere):
     with Producer(NOWHERE, value_serializer="str") as producer, pytest.raises(TypeError, match="topic is int"):
         producer.send(5, "v")  # type: ignore[arg-type]
 
 
-def test_a_pattern_is_no_topic_name():
+def test_a_pattern_given_as_a_topic_name_is_refused():
     with Consumer(NOWHERE) as consumer, pytest.raises(KafkaError, match=r"for a pattern, pass re\.compile"):
         consumer.subscribe("^flights.*")
 
@@ -59,12 +59,12 @@ def test_a_commit_takes_a_mapping_or_a_record(offsets):
 
 
 @pytest.mark.parametrize("face", [aio.Producer, aio.Consumer, aio.Admin])
-def test_asyncio_clients_are_made_in_a_coroutine(face):
+def test_asyncio_clients_must_be_created_in_a_coroutine(face):
     with pytest.raises(RuntimeError, match=rf"create an aio\.{face.__name__} in a coroutine"):
         face(NOWHERE)
 
 
-def test_bad_topics_poison_no_other(broker, new_topic):
+def test_an_invalid_topic_does_not_affect_later_sends(broker, new_topic):
     with Producer(broker.bootstrap) as producer:
         for topic in (*NO_TOPICS, b"fresh"):
             with pytest.raises((KafkaError, TypeError)):
@@ -72,7 +72,7 @@ def test_bad_topics_poison_no_other(broker, new_topic):
         assert producer.send(new_topic(), b"v").result(PATIENCE_S).offset == 0
 
 
-def test_asyncio_producer_tells_the_same():
+def test_the_asyncio_producer_raises_the_same_errors():
     async def check() -> None:
         async with aio.Producer(NOWHERE) as producer:
             with pytest.raises(TypeError, match="topic is bytes, not str"):
@@ -86,7 +86,7 @@ def test_asyncio_producer_tells_the_same():
 
 
 @pytest.mark.parametrize("send", SENDS[:2])
-def test_timestamps_are_milliseconds(nowhere, send):
+def test_a_timestamp_that_is_not_whole_milliseconds_is_refused(nowhere, send):
     def at(timestamp):
         return lambda producer: (
             producer.send("t", b"v", timestamp=timestamp)
@@ -112,13 +112,13 @@ def test_timestamps_are_milliseconds(nowhere, send):
         ([("a",)], r"\('a',\) is not a pair"),
     ],
 )
-def test_headers_are_named(nowhere, headers, told):
+def test_headers_that_are_not_pairs_are_refused_and_named(nowhere, headers, told):
     with pytest.raises(TypeError, match=told):
         nowhere.send("t", b"v", headers=headers)
 
 
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
-def test_a_dict_is_no_address(make):
+def test_a_dict_given_as_address_is_refused(make):
     with pytest.raises(ConfigError, match="config="):
         make({"bootstrap.servers": NOWHERE})
 
@@ -131,12 +131,12 @@ def test_addresses_may_be_given_by_name_and_only_once(make):
 
 
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
-def test_missing_address_is_asked_for_without_the_name_of_another_client(make):
+def test_the_error_about_a_missing_address_names_only_our_setting(make):
     with pytest.raises(ConfigError, match=r"^bootstrap.servers is missing: give it as the first argument, 'localhost"):
         make()
 
 
-def test_topics_are_no_settings():
+def test_topics_given_as_settings_are_refused():
     with pytest.raises(ConfigError, match=r"config='u' is not a mapping of settings; topics of a consumer are topics="):
         Consumer("t", "u", bootstrap_servers=NOWHERE)  # type: ignore[arg-type]
 
@@ -155,7 +155,7 @@ def test_topics_are_no_settings():
         Consumer.committed,
     ],
 )
-def test_one_partition_is_not_a_list_of_them(ask, given):
+def test_a_single_partition_in_place_of_a_list_is_refused(ask, given):
     with Consumer(NOWHERE, group_id="g") as consumer, pytest.raises(TypeError, match="is not a list of TopicPartition"):
         ask(consumer, given)
 
@@ -172,7 +172,7 @@ class Listening(RebalanceListener):
         (Listening, r"listener is the class Listening: pass an instance, Listening\(\)"),
     ],
 )
-def test_listener_that_would_never_be_called(given, told):
+def test_a_listener_that_would_never_be_called_is_refused(given, told):
     with pytest.raises(TypeError, match=told):
         Consumer(NOWHERE, topics="t", listener=given)
     with Consumer(NOWHERE, topics="t", listener=Listening()) as consumer, pytest.raises(TypeError, match=told):
@@ -199,13 +199,13 @@ def test_listener_may_be_a_class_whose_methods_need_no_instance():
     Consumer(NOWHERE, topics="t", listener=Static).close()  # type: ignore[arg-type]
 
 
-def test_offset_that_is_text():
+def test_an_offset_given_as_text_is_refused():
     with Consumer(NOWHERE) as consumer, pytest.raises(TypeError, match="offset '3' is neither int nor Offset"):
         consumer.seek(TopicPartition("t", 0), "3")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("offsets", [{"st": 5}, {("t", "0"): 5}, {TopicPartition("t", 0): "5"}, {b"t": 1}])
-def test_what_is_committed_are_partitions_and_offsets(offsets):
+def test_a_commit_refuses_wrong_types_of_partitions_and_offsets(offsets):
     with Consumer(NOWHERE, group_id="g") as consumer:
         with pytest.raises(TypeError, match=r"TopicPartition|OffsetAndMetadata"):
             consumer.commit(offsets)
@@ -213,7 +213,7 @@ def test_what_is_committed_are_partitions_and_offsets(offsets):
             consumer.commit_async(offsets)
 
 
-def test_topics_and_partitions_of_consumers():
+def test_wrong_topics_and_partitions_of_a_consumer_are_refused():
     with Consumer(NOWHERE, group_id="g") as consumer:
         with pytest.raises(TypeError, match="topic is bytes"):
             consumer.subscribe([b"t"])  # type: ignore[list-item]
@@ -240,7 +240,7 @@ def test_topics_may_come_from_an_iterator_which_is_read_once(broker, topic, grou
 
 @pytest.mark.parametrize("given", [9092, ("localhost", 9092), b"localhost:9092"])
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
-def test_an_address_is_text(make, given):
+def test_an_address_that_is_not_text_is_refused(make, given):
     with pytest.raises(ConfigError, match=r"bootstrap.servers, as 'localhost:9092': it cannot be "):
         make(given)
 
@@ -266,7 +266,7 @@ def test_send_many_takes_keys_as_a_list_beside_a_list(nowhere, values, keys, tol
         nowhere.send_many("t", values, keys)
 
 
-def test_what_is_no_list_is_told_as_such():
+def test_an_error_says_that_the_argument_is_not_a_list():
     with Consumer(NOWHERE) as consumer:
         with pytest.raises(TypeError, match="topics are int, not a list of names"):
             consumer.subscribe(5)  # type: ignore[arg-type]
@@ -274,12 +274,12 @@ def test_what_is_no_list_is_told_as_such():
             consumer.assign(None)  # type: ignore[arg-type]
 
 
-def test_partition_without_assignment_says_how_to_get_one():
+def test_the_error_about_an_unassigned_partition_says_how_to_assign_it():
     with Consumer(NOWHERE) as consumer, pytest.raises(KafkaError, match=r"after subscribe\(\), poll\(\) gets them"):
         consumer.seek(TopicPartition("t", 0), 0)
 
 
-def test_producer_without_an_id_says_how_to_give_one(nowhere):
+def test_the_error_about_a_missing_transactional_id_says_how_to_set_it(nowhere):
     with pytest.raises(KafkaError, match="give it one, transactional_id="):
         nowhere.begin_transaction()
 

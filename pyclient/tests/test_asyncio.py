@@ -21,7 +21,7 @@ async def take(consumer, count):
     return found
 
 
-def test_send_poll_and_arrow(broker, new_topic):
+def test_asyncio_sends_polls_and_returns_arrow(broker, new_topic):
     topic = new_topic(2)
     values = [b"%d" % number for number in range(1000)]
 
@@ -45,7 +45,7 @@ def test_send_poll_and_arrow(broker, new_topic):
     asyncio.run(work())
 
 
-def test_send_and_wait_to_nowhere_says_where_after_its_own_timeout():
+def test_send_and_wait_names_the_unreachable_broker_after_its_own_timeout():
     async def work():
         async with aio.Producer("127.0.0.1:1") as producer:
             told = r"1:1: connect failed.* \(still failing after 0\.\d+ s\)$"
@@ -55,7 +55,7 @@ def test_send_and_wait_to_nowhere_says_where_after_its_own_timeout():
     asyncio.run(work())
 
 
-def test_callbacks_and_flush(broker, topic):
+def test_flush_waits_until_all_callbacks_were_called(broker, topic):
     async def work():
         seen = []
         async with aio.Producer(broker.bootstrap, linger_ms=1000) as producer:
@@ -67,7 +67,7 @@ def test_callbacks_and_flush(broker, topic):
     asyncio.run(work())
 
 
-def test_a_producer_that_is_ahead_waits_and_lets_others_run(broker, topic):
+def test_a_full_asyncio_producer_waits_and_lets_other_tasks_run(broker, topic):
     async def work():
         turns = 0
 
@@ -102,7 +102,7 @@ async def _outcome(report):
     return await report
 
 
-def test_buffer_that_stays_full(own_broker):
+def test_an_asyncio_send_fails_if_the_buffer_stays_full(own_broker):
     async def work():
         async with aio.Producer(
             own_broker.bootstrap, buffer_memory=65_536, max_block_ms=300, delivery_timeout_ms=40_000
@@ -118,7 +118,7 @@ def test_buffer_that_stays_full(own_broker):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_group_iteration_and_commits(broker, topic, group, protocol):
+def test_an_asyncio_group_iterates_and_commits(broker, topic, group, protocol):
     async def work():
         async with aio.Producer(broker.bootstrap) as producer:
             await (await producer.send_many(topic, [b"%d" % number for number in range(20)]))
@@ -158,7 +158,7 @@ def test_listener_may_be_coroutines(broker, topic, group):
     asyncio.run(work())
 
 
-def test_transactions_with_offsets(broker, new_topic, group):
+def test_asyncio_transactions_commit_offsets(broker, new_topic, group):
     source, target = new_topic(), new_topic()
 
     async def work():
@@ -200,7 +200,7 @@ def test_wakeup_and_cancellation_end_a_poll(broker, topic):
     asyncio.run(work())
 
 
-def test_errors_are_raised_where_they_are_awaited(broker, new_topic):
+def test_errors_are_raised_by_the_await(broker, new_topic):
     topic = new_topic(1, {"max.message.bytes": "1000"})
 
     async def work():
@@ -215,7 +215,7 @@ def test_errors_are_raised_where_they_are_awaited(broker, new_topic):
     asyncio.run(work())
 
 
-def test_nothing_runs_on_after_close(broker, topic, group):
+def test_close_leaves_no_task_and_no_timer(broker, topic, group):
     """No task and no timer is left on an application's loop."""
 
     async def work():

@@ -55,7 +55,7 @@ def test_on_commit_may_raise_anything(broker, topic, group, error):
         assert consumer.committed([place])[place].offset == 2
 
 
-def test_sys_exit_in_a_callback_ends_an_applications_own_loop(broker, topic):
+def test_sys_exit_in_a_callback_ends_the_event_loop_of_the_application(broker, topic):
     """As asyncio has it; and what the producer does on it is done before."""
 
     async def work():
@@ -68,7 +68,7 @@ def test_sys_exit_in_a_callback_ends_an_applications_own_loop(broker, topic):
         asyncio.run(work())
 
 
-def test_a_call_ends_in_time_though_a_callback_holds_up_the_thread(broker, topic, monkeypatch):
+def test_a_call_times_out_although_a_callback_blocks_the_thread(broker, topic, monkeypatch):
     monkeypatch.setattr(runner, "GRACE_S", 0.5)
     called, released, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -88,7 +88,7 @@ def test_a_call_ends_in_time_though_a_callback_holds_up_the_thread(broker, topic
         assert producer.send(topic, b"v").result(PATIENCE_S).offset == 1
 
 
-def test_a_handler_of_logging_may_send(monkeypatch):
+def test_a_logging_handler_may_send_records(monkeypatch):
     """It waits for metadata and has the handler's lock, for which the client's thread waits to log that nobody is
     there.
     """
@@ -133,7 +133,7 @@ def closed_by(client, call):
     return told[0]
 
 
-def test_a_producer_that_a_callback_cannot_close_loses_nothing(broker, topic):
+def test_a_close_refused_inside_a_callback_loses_no_record(broker, topic):
     producer = Producer(broker.bootstrap, linger_ms=60_000)
     reports = []
 
@@ -147,7 +147,7 @@ def test_a_producer_that_a_callback_cannot_close_loses_nothing(broker, topic):
     assert [report.result(PATIENCE_S).offset for report in reports] == list(range(1, 101))
 
 
-def test_a_consumer_that_a_callback_cannot_close_leaves_its_group_later(admin, broker, topic, group):
+def test_a_consumer_whose_close_was_refused_in_a_callback_can_leave_its_group(admin, broker, topic, group):
     with Producer(broker.bootstrap) as producer:
         producer.send(topic, b"v").result(PATIENCE_S)
     consumer = Consumer(broker.bootstrap, group_id=group, topics=topic, auto_offset_reset="earliest")
@@ -160,7 +160,7 @@ def test_a_consumer_that_a_callback_cannot_close_leaves_its_group_later(admin, b
     assert not admin.describe_consumer_groups([group])[group].members
 
 
-def test_an_admin_that_a_callback_cannot_close_goes_on(broker):
+def test_an_admin_whose_close_was_refused_in_a_callback_still_works(broker):
     client = Admin(broker.bootstrap)
 
     def call(close):

@@ -27,7 +27,7 @@ def ask_for_others(client, admin):
         until(lambda count=count: len(client.partitions_for(other)) == count, "a partition more")
 
 
-def test_a_producer_that_sends_nothing_more_brings_no_topic_back(broker, admin, topic):
+def test_a_producer_that_stopped_sending_does_not_recreate_a_deleted_topic(broker, admin, topic):
     with Producer(broker.bootstrap, **OFTEN) as producer:
         producer.send(topic, b"v").result()
         delete(admin, topic)
@@ -35,7 +35,7 @@ def test_a_producer_that_sends_nothing_more_brings_no_topic_back(broker, admin, 
         assert topic not in admin.list_topics()
 
 
-def test_a_producer_that_sends_again_has_the_topic_made_again(broker, admin, topic):
+def test_a_producer_that_sends_again_recreates_a_deleted_topic(broker, admin, topic):
     with Producer(broker.bootstrap, **OFTEN) as producer:
         producer.send(topic, b"v").result()
         delete(admin, topic)
@@ -45,7 +45,7 @@ def test_a_producer_that_sends_again_has_the_topic_made_again(broker, admin, top
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more(
+def test_a_consumer_does_not_recreate_a_topic_that_it_unsubscribed_from(
     broker, admin, new_topic, group, protocol
 ):
     first, second = new_topic(), new_topic()
@@ -59,7 +59,7 @@ def test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more(
         assert first not in admin.list_topics()
 
 
-def test_a_consumer_brings_no_topic_back_that_it_once_asked_the_end_of(broker, admin, topic):
+def test_a_consumer_does_not_recreate_a_topic_whose_end_it_once_asked_for(broker, admin, topic):
     with Consumer(broker.bootstrap, **OFTEN) as consumer:
         consumer.end_offsets([TopicPartition(topic, 0)])
         delete(admin, topic)

@@ -45,12 +45,12 @@ def test_a_failed_connection_has_host_phase_and_cause():
     assert isinstance(error, ConnectionError)
 
 
-def test_code_0_is_no_error():
+def test_code_0_is_not_an_error():
     assert of_code(0) is None
     errors.check(0)
 
 
-def test_kafkas_errors_are_names_of_the_module():
+def test_kafkas_errors_are_classes_of_the_module():
     assert errors.ProducerFenced is ProducerFenced
     assert ProducerFenced.fatal
     assert not errors.NotCoordinator.fatal

@@ -12,20 +12,20 @@ import pyclient
 
 
 @pytest.mark.parametrize("module", [pyclient, pyclient.aio])
-def test_every_name_that_is_listed_is_there_and_no_other(module) -> None:
+def test_every_name_in_all_exists_and_no_other_is_public(module) -> None:
     shown = {name for name in dir(module) if not name.startswith("__")}
     assert shown == set(module.__all__)
     assert all(getattr(module, name) is not None for name in shown)
 
 
 @pytest.mark.nightly
-def test_asyncio_face_needs_no_import_of_its_own() -> None:
+def test_pyclient_aio_needs_no_separate_import() -> None:
     program = "import pyclient; print(pyclient.aio.Producer.__name__)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["Producer"]
 
 
 @pytest.mark.parametrize("missing", ["cy.produce.record_metadata", "numpy"])
-def test_what_is_not_compiled_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_an_import_error_says_how_to_compile_missing_modules(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     def load(module: str) -> ModuleType:
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
@@ -36,6 +36,6 @@ def test_what_is_not_compiled_is_told_with_what_to_do(monkeypatch: pytest.Monkey
         _ = pyclient.Producer
 
 
-def test_unknown_name_is_told() -> None:
+def test_an_unknown_name_of_the_module_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="pyclient"):
         _ = pyclient.Produzer

@@ -31,7 +31,7 @@ FACES = [
 
 
 @pytest.mark.parametrize(("kind", "others"), FACES)
-def test_method_of_another_client_is_answered_with_its_name_here(kind, others) -> None:
+def test_a_method_of_another_client_is_answered_with_its_name_here(kind, others) -> None:
     for name, here in others.items():
         other = getattr(kind, name)
         if not isinstance(other, OtherName):
@@ -42,18 +42,18 @@ def test_method_of_another_client_is_answered_with_its_name_here(kind, others) -
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in FACES])
-def test_completion_does_not_offer_the_names_of_others(kind) -> None:
+def test_tab_completion_does_not_offer_names_of_other_clients(kind) -> None:
     assert kind.__dir__ is Mine.__dir__
     assert "send" in dir(Mine())
     assert "produce" not in dir(Mine())
     assert not hasattr(Mine(), "produce")
 
 
-def test_names_of_the_asyncio_face_come_first() -> None:
+def test_asyncio_methods_win_over_hints_about_other_clients() -> None:
     assert callable(aio.Consumer.getone)
 
 
-def test_class_may_take_over_the_name_of_another_client() -> None:
+def test_a_subclass_may_define_a_name_of_another_client() -> None:
     class Theirs(Mine):
         produce = Mine.send
 
@@ -61,7 +61,7 @@ def test_class_may_take_over_the_name_of_another_client() -> None:
 
 
 @pytest.mark.parametrize(("name", "here"), OF_MODULE.items())
-def test_class_of_another_client_is_answered_with_its_name_here(name: str, here: str) -> None:
+def test_a_class_of_another_client_is_answered_with_its_name_here(name: str, here: str) -> None:
     with pytest.raises(AttributeError, match=f"has no attribute '{name}': here it is {here}"):
         getattr(pyclient, name)
 
@@ -76,7 +76,7 @@ def test_class_of_another_client_is_answered_with_its_name_here(name: str, here:
         (Records(), "value", r"get\(\) one record"),
     ],
 )
-def test_method_of_another_clients_result_is_answered_with_its_name_here(given, name: str, here: str) -> None:
+def test_a_result_method_of_another_client_is_answered_with_its_name_here(given, name: str, here: str) -> None:
     with pytest.raises(AttributeError, match=here):
         getattr(given, name)
     assert name not in dir(given)
@@ -121,7 +121,7 @@ def test_poll_with_milliseconds_says_how_to_write_seconds() -> None:
         asyncio.run(poll())
 
 
-def test_offset_of_a_topic_partition_is_refused_with_where_it_goes() -> None:
+def test_the_error_about_an_offset_in_a_topic_partition_says_where_it_belongs() -> None:
     told = r"has no offset here: seek\(TopicPartition\('t', 0\), 3\)"
     with pytest.raises(TypeError, match=told):
         TopicPartition("t", 0, 3)

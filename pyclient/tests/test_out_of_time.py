@@ -51,7 +51,7 @@ def closed_with(caplog: pytest.LogCaptureFixture) -> str:
     return told
 
 
-def test_calls_end_in_time(paused_broker, place):
+def test_calls_time_out_at_a_stopped_broker(paused_broker, place):
     with Admin(paused_broker.bootstrap, **ENDLESS) as admin, reader(paused_broker.bootstrap, group_id="g") as consumer:
         admin.describe_cluster()
         consumer.assign([place])
@@ -71,7 +71,7 @@ def test_calls_end_in_time(paused_broker, place):
                     call()
 
 
-def test_asyncio_calls_end_in_time(paused_broker, place):
+def test_asyncio_calls_time_out_at_a_stopped_broker(paused_broker, place):
     async def check() -> None:
         async with aio.Consumer(paused_broker.bootstrap, **ENDLESS) as consumer:
             assert await consumer.end_offsets([place], timeout=PATIENCE_S) == {place: 1}
@@ -85,7 +85,7 @@ def test_asyncio_calls_end_in_time(paused_broker, place):
     asyncio.run(check())
 
 
-def test_close_gives_up_what_a_stopped_broker_does_not_answer(paused_broker, place, group, caplog):
+def test_close_abandons_requests_that_a_stopped_broker_does_not_answer(paused_broker, place, group, caplog):
     consumer = reader(paused_broker.bootstrap, group_id=group, topics=[place.topic])
     take(consumer, 1)
     with caplog.at_level(logging.WARNING, "pyclient"), stopped(paused_broker.pid):
@@ -96,7 +96,7 @@ def test_close_gives_up_what_a_stopped_broker_does_not_answer(paused_broker, pla
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_close_after_the_broker_has_died(own_broker, group, protocol, caplog):
+def test_close_ends_after_the_broker_has_died(own_broker, group, protocol, caplog):
     consumer = reader(own_broker.bootstrap, group_id=group, group_protocol=protocol, topics=["t"])
     with Producer(own_broker.bootstrap) as producer:
         producer.send("t", b"0").result(PATIENCE_S)
@@ -107,7 +107,7 @@ def test_close_after_the_broker_has_died(own_broker, group, protocol, caplog):
     assert "could not commit: " in closed_with(caplog)
 
 
-def test_asyncio_close(own_broker, group, caplog):
+def test_asyncio_close_abandons_requests_that_a_stopped_broker_does_not_answer(own_broker, group, caplog):
     async def check() -> None:
         settings = {"group_id": group, "auto_offset_reset": "earliest", **ENDLESS}
         async with aio.Producer(own_broker.bootstrap) as producer:

@@ -38,7 +38,7 @@ def test_wakeup_ends_the_poll_or_the_next_one(broker, topic, early):
 
 
 @pytest.mark.nightly
-def test_wakeup_from_a_signal_handler(broker, topic):
+def test_wakeup_works_from_a_signal_handler(broker, topic):
     with Consumer(broker.bootstrap) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         before = signal.signal(signal.SIGALRM, lambda *_: consumer.wakeup())
@@ -71,7 +71,7 @@ def in_child(work):
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_forked_child_is_told_and_the_parent_goes_on(broker, topic):
+def test_a_client_fails_in_a_forked_child_and_works_in_the_parent(broker, topic):
     with (
         Producer(broker.bootstrap) as producer,
         Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer,
@@ -98,7 +98,7 @@ def test_forked_child_is_told_and_the_parent_goes_on(broker, topic):
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_forked_child_of_a_running_loop_is_told_and_the_parent_goes_on(broker, topic):
+def test_an_asyncio_client_fails_in_a_forked_child_and_works_in_the_parent(broker, topic):
     """The selector of the loop is one for both: what the child took from it the parent would never hear of again."""
     place = TopicPartition(topic, 0)
 
@@ -137,7 +137,7 @@ def test_forked_child_of_a_running_loop_is_told_and_the_parent_goes_on(broker, t
 
 
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
-def test_unreachable_broker_is_named_in_time(make):
+def test_an_unreachable_broker_is_named_within_the_timeout(make):
     client = make("127.0.0.1:1")
     with pytest.raises(ConnectionFailed) as told:
         client.connect(timeout=0.5)
@@ -148,7 +148,7 @@ def test_unreachable_broker_is_named_in_time(make):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
-def test_unknown_host_is_named_at_once(make):
+def test_an_unknown_host_is_named_at_once(make):
     client = make("no-such-host.invalid:9092")
     with pytest.raises(ConnectionFailed) as told:
         client.connect(timeout=PATIENCE_S)
@@ -156,7 +156,7 @@ def test_unknown_host_is_named_at_once(make):
     client.close()
 
 
-def test_a_host_that_accepts_and_says_nothing():
+def test_connecting_to_a_host_that_never_answers_times_out():
     with socket.create_server(("127.0.0.1", 0)) as mute:
         client = Producer(f"127.0.0.1:{mute.getsockname()[1]}")
         with pytest.raises(ConnectionFailed):
@@ -169,7 +169,7 @@ def test_one_bootstrap_server_of_several_is_enough(broker, topic):
         assert producer.send(topic, value=b"v").result(PATIENCE_S).offset == 0
 
 
-def test_unreachable_asyncio():
+def test_an_asyncio_send_fails_if_no_broker_can_be_reached():
     async def work():
         async with aio.Producer("127.0.0.1:1", max_block_ms=300) as producer:
             with pytest.raises(ConnectionFailed):
@@ -179,7 +179,7 @@ def test_unreachable_asyncio():
 
 
 @pytest.mark.nightly
-def test_unreachable_brokers_do_not_flood_the_log(caplog):
+def test_unreachable_brokers_cause_only_a_few_log_lines(caplog):
     caplog.set_level(logging.WARNING)
     with Producer("127.0.0.1:1", max_block_ms=1500) as producer, pytest.raises(ConnectionFailed):
         producer.send("t", value=b"v")

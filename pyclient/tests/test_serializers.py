@@ -67,7 +67,7 @@ class Confluents:
         OfOne(),
     ],
 )
-def test_a_function_of_one_argument_is_given_the_value(function):
+def test_a_serializer_with_one_argument_gets_the_value(function):
     assert not takes_topic(function, "value.serializer")
 
 
@@ -84,7 +84,7 @@ def test_a_function_of_one_argument_is_given_the_value(function):
         KafkaPythons().serialize,
     ],
 )
-def test_a_function_of_two_arguments_is_given_the_topic_too(function):
+def test_a_serializer_with_two_arguments_gets_topic_and_value(function):
     assert takes_topic(function, "value.serializer")
 
 
@@ -102,13 +102,13 @@ def test_a_function_of_two_arguments_is_given_the_topic_too(function):
         ("xml", "not one of bytes, str, json"),
     ],
 )
-def test_what_fits_neither_is_refused_when_the_client_is_made(function, told):
+def test_a_serializer_with_a_wrong_signature_is_refused_at_creation(function, told):
     for kind, key in ((Producer, "value_serializer"), (Consumer, "value_deserializer")):
         with pytest.raises(ConfigError, match=rf"^value\.(de)?serializer: .*{told}"):
             kind(NOWHERE, **{key: function})
 
 
-def test_what_others_write_comes_back(broker, topic):
+def test_serializers_written_for_other_clients_work(broker, topic):
     settings = {"value_serializer": lambda value: json.dumps(value).encode(), "key_serializer": str.encode}
     with Producer(broker.bootstrap, **settings) as producer:
         producer.send(topic, {"a": 1}, "k")
@@ -118,7 +118,7 @@ def test_what_others_write_comes_back(broker, topic):
         assert [(record.key, record.value) for record in take(consumer, 2)] == [("k", {"a": 1}), (None, None)]
 
 
-def test_serializers_of_kafkas_interface_come_back(broker, topic):
+def test_serializers_with_kafkas_interface_work(broker, topic):
     with Producer(broker.bootstrap, value_serializer=KafkaPythons(), key_serializer=OfTwo()) as producer:
         producer.send(topic, "v", "k")
     settings = {"value_deserializer": lambda topic, data: (topic, data)}
@@ -127,7 +127,7 @@ def test_serializers_of_kafkas_interface_come_back(broker, topic):
     assert (record.key, record.value) == (f"{topic}:k".encode(), (topic, f"{topic}:v".encode()))
 
 
-def test_asyncio_serializers_of_one_argument(broker, topic):
+def test_asyncio_clients_accept_serializers_with_one_argument(broker, topic):
     async def check() -> None:
         async with aio.Producer(broker.bootstrap, value_serializer=OfOne()) as producer:
             await (await producer.send(topic, 7))
@@ -138,14 +138,14 @@ def test_asyncio_serializers_of_one_argument(broker, topic):
     asyncio.run(check())
 
 
-def test_a_serializer_that_fails_is_told_with_its_topic():
+def test_the_error_of_a_failing_serializer_names_the_topic():
     told = pytest.raises(SerializationError, match=r"t: the value, of type object, could not be serialized: .*not JSON")
     with Producer(NOWHERE, value_serializer=lambda value: json.dumps(value).encode()) as producer, told:
         producer.send("t", object())
 
 
 @pytest.mark.parametrize("part", ["key", "value"])
-def test_a_record_that_cannot_be_deserialized_says_which_one_and_is_passed_over(broker, producer, topic, part):
+def test_the_error_of_a_failing_deserializer_names_the_record_and_reading_continues(broker, producer, topic, part):
     for data in (b"1", b"no number", b"3"):
         producer.send(topic, data, data)
     producer.flush(PATIENCE_S)
@@ -164,7 +164,7 @@ def test_a_record_that_cannot_be_deserialized_says_which_one_and_is_passed_over(
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_values_of_records_says_which_one_it_was(broker, producer, topic):
+def test_the_error_of_records_values_names_the_record(broker, producer, topic):
     producer.send(topic, b"no number").result(PATIENCE_S)
     settings = {"auto_offset_reset": "earliest", "value_deserializer": int}
     told = pytest.raises(DeserializationError, match=f"^{topic}-0, offset 0: the value")
@@ -172,7 +172,7 @@ def test_values_of_records_says_which_one_it_was(broker, producer, topic):
         consumer.poll(timeout=PATIENCE_S).values()
 
 
-def test_what_a_broker_refuses_is_told_with_its_partition_and_size(broker, producer, new_topic):
+def test_the_error_of_a_refused_batch_names_partition_and_size(broker, producer, new_topic):
     topic = new_topic(1, {"max.message.bytes": "1000"})
     with pytest.raises(KafkaError, match=rf"^{topic}-0: a batch of 1 record and 2\d\d\d bytes .*: ") as caught:
         producer.send(topic, b"x" * 2000).result(PATIENCE_S)

@@ -28,7 +28,7 @@ FAILED = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s"
         lambda admin: admin.describe_log_dirs(),
     ],
 )
-def test_admin_without_a_broker_says_for_how_long_and_which_setting_limits_it(call) -> None:
+def test_the_error_of_an_admin_without_a_broker_names_the_time_and_its_setting(call) -> None:
     told = rf"{FAILED}; the limit is default\.api\.timeout\.ms\)"
     with Admin(NOWHERE, default_api_timeout_ms=300) as admin, pytest.raises(ConnectionFailed, match=told):
         call(admin)
@@ -49,7 +49,7 @@ def test_call_with_a_timeout_of_its_own_names_no_setting(kind, call) -> None:
         call(client)
 
 
-def test_error_of_one_item_without_a_text_of_its_own_names_the_item() -> None:
+def test_the_default_error_of_one_item_names_the_item() -> None:
     for key in ("nosuch", TopicPartition("t", 0)):
         with pytest.raises(GroupIdNotFound, match=rf"^{key}: The group id does not exist\.$"):
             Results(errors={key: GroupIdNotFound()}).checked()
@@ -69,7 +69,7 @@ def test_error_of_one_item_without_a_text_of_its_own_names_the_item() -> None:
         (lambda admin: admin.create_partitions({b"t": 2}), "b't' is not a name: a name is a str"),
     ],
 )
-def test_wrong_argument_of_the_admin_client_is_answered_with_the_right_one(call, told: str) -> None:
+def test_a_wrong_argument_of_the_admin_client_is_answered_with_the_right_one(call, told: str) -> None:
     with Admin(NOWHERE) as admin, pytest.raises(TypeError, match=told):
         call(admin)
 
@@ -83,7 +83,7 @@ def test_wrong_argument_of_the_admin_client_is_answered_with_the_right_one(call,
         (Admin, lambda client: client.list_topics()),
     ],
 )
-def test_closed_client_is_named(kind, call) -> None:
+def test_an_error_names_the_closed_client(kind, call) -> None:
     client = kind(NOWHERE, client_id="mine")
     client.close()
     told = r"^The client is closed: client\.id mine of 127\.0\.0\.1:1$"

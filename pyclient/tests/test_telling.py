@@ -22,7 +22,7 @@ def told(caplog, *parts):
     return any(all(part in line for part in parts) for line in caplog.messages)
 
 
-def test_what_a_producer_does_is_told_in_lines_of_level_debug(broker, topic, group, caplog):
+def test_a_producer_logs_its_actions_at_level_debug(broker, topic, group, caplog):
     caplog.set_level(logging.DEBUG, "pyclient")
     with Producer(broker.bootstrap) as producer:
         producer.send(topic, b"secret").result(PATIENCE_S)
@@ -42,7 +42,7 @@ def test_what_a_producer_does_is_told_in_lines_of_level_debug(broker, topic, gro
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_a_member_of_a_group_does_is_told_in_lines_of_level_debug(broker, topic, group, caplog, protocol):
+def test_a_group_member_logs_its_actions_at_level_debug(broker, topic, group, caplog, protocol):
     caplog.set_level(logging.DEBUG, "pyclient")
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"secret"] * 100).result(PATIENCE_S)
@@ -64,7 +64,7 @@ def test_what_a_member_of_a_group_does_is_told_in_lines_of_level_debug(broker, t
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
-def test_a_client_shows_its_addresses_its_name_and_its_state(broker, kind):
+def test_repr_of_a_client_shows_addresses_name_and_state(broker, kind):
     name = kind.__name__
     with kind(broker.bootstrap, client_id="me") as client:
         assert repr(client) == f"<{name} of {broker.bootstrap}, client.id me: not connected>"
@@ -73,7 +73,7 @@ def test_a_client_shows_its_addresses_its_name_and_its_state(broker, kind):
     assert repr(client) == f"<{name} of {broker.bootstrap}, client.id me: closed>"
 
 
-def test_a_client_of_asyncio_shows_the_same(broker, group):
+def test_repr_of_an_asyncio_client_shows_addresses_name_and_state(broker, group):
     async def work():
         for kind, more in ((aio.Producer, "transactional_id"), (aio.Consumer, "group_id"), (aio.Admin, None)):
             settings = {} if more is None else {more: group}
@@ -88,7 +88,7 @@ def test_a_client_of_asyncio_shows_the_same(broker, group):
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin, aio.Producer, aio.Consumer, aio.Admin])
-def test_a_client_that_could_not_be_made_can_be_shown(kind):
+def test_repr_works_for_a_client_that_failed_to_start(kind):
     unmade = type("Unmade", (kind,), {"__init__": lambda self: None})()
     assert repr(unmade) == "<Unmade whose constructor failed>"
 
@@ -110,7 +110,7 @@ class Unshowable:
         (None, r"value=b'\xff\xfe'"),
     ],
 )
-def test_a_record_can_be_shown_whatever_it_holds(broker, producer, topic, deserializer, shown):
+def test_repr_works_for_any_record(broker, producer, topic, deserializer, shown):
     producer.send(topic, b"\xff\xfe", key=b"\xff", headers=[("h", b"\xfd"), ("n", None)]).result(PATIENCE_S)
     settings = {"key_deserializer": deserializer, "value_deserializer": deserializer}
     with Consumer(broker.bootstrap, auto_offset_reset="earliest", topics=topic, **settings) as consumer:
@@ -125,7 +125,7 @@ def test_a_record_can_be_shown_whatever_it_holds(broker, producer, topic, deseri
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_a_report_in_create_task_is_refused_with_what_to_write(broker, topic, many):
+def test_create_task_of_a_report_is_refused_with_what_to_write(broker, topic, many):
     async def work():
         async with aio.Producer(broker.bootstrap) as producer:
             report = await (producer.send_many(topic, [b"v"]) if many else producer.send(topic, b"v"))
@@ -144,7 +144,7 @@ def test_a_report_in_create_task_is_refused_with_what_to_write(broker, topic, ma
 # -- numbers -----------------------------------------------------------------------------------------------
 
 
-def test_a_producer_tells_what_is_counted_under_the_names_of_kafkas_metrics(broker, topic):
+def test_a_producer_has_metrics_under_kafkas_names(broker, topic):
     with Producer(broker.bootstrap, linger_ms=3_600_000, buffer_memory=1_000_000) as producer:
         producer.connect(PATIENCE_S)
         found = producer.metrics()["producer-metrics"]
@@ -155,7 +155,7 @@ def test_a_producer_tells_what_is_counted_under_the_names_of_kafkas_metrics(brok
     assert producer.metrics()["producer-metrics"]["connection-count"] == 0
 
 
-def test_a_consumer_tells_its_lag_under_the_names_of_kafkas_metrics(broker, topic):
+def test_a_consumer_has_its_lag_under_kafkas_metric_names(broker, topic):
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"v"] * 10).result(PATIENCE_S)
     with Consumer(broker.bootstrap, auto_offset_reset="earliest", max_poll_records=4) as consumer:

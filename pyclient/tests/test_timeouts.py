@@ -43,7 +43,7 @@ BLOCKING = {aio.Consumer: Consumer, aio.Producer: Producer, aio.Admin: Admin}
 
 @pytest.mark.parametrize("given", NO_TIMEOUTS)
 @pytest.mark.parametrize(("kind", "settings", "call"), CALLS)
-def test_blocking_call_names_a_timeout_that_is_no_number(kind, settings, call, given) -> None:
+def test_a_blocking_call_refuses_a_timeout_that_is_not_a_number(kind, settings, call, given) -> None:
     with BLOCKING[kind](NOWHERE, **settings) as client, pytest.raises(TypeError) as caught:
         call(client, given)
     assert str(caught.value) == f"timeout must be seconds as a number, not {given!r}"
@@ -51,7 +51,7 @@ def test_blocking_call_names_a_timeout_that_is_no_number(kind, settings, call, g
 
 @pytest.mark.parametrize("given", NO_TIMEOUTS)
 @pytest.mark.parametrize(("kind", "settings", "call"), CALLS)
-def test_coroutine_names_a_timeout_that_is_no_number(kind, settings, call, given) -> None:
+def test_a_coroutine_refuses_a_timeout_that_is_not_a_number(kind, settings, call, given) -> None:
     async def check() -> None:
         client = kind(NOWHERE, **settings)
         try:
@@ -65,7 +65,7 @@ def test_coroutine_names_a_timeout_that_is_no_number(kind, settings, call, given
 
 
 @pytest.mark.parametrize("given", NO_TIMEOUTS)
-def test_result_of_a_send_names_it_too(given) -> None:
+def test_result_refuses_a_timeout_that_is_not_a_number(given) -> None:
     report = begin("t", 0).append(0, None, b"v")
     for result in (report.result, Deliveries(0, 0).result):
         with pytest.raises(TypeError) as caught:
@@ -73,13 +73,13 @@ def test_result_of_a_send_names_it_too(given) -> None:
         assert str(caught.value) == f"timeout must be seconds as a number, not {given!r}"
 
 
-def test_what_counts_as_a_number() -> None:
+def test_numbers_are_accepted_as_seconds() -> None:
     assert seconds(None) is None
     assert [seconds(given) for given in (0, 1.5, True)] == [0.0, 1.5, 1.0]
 
 
 @pytest.mark.parametrize("given", ["3", 2.5, [3]])
-def test_number_of_records_is_an_int(given: Any) -> None:
+def test_max_records_must_be_an_int(given: Any) -> None:
     with Consumer(NOWHERE, topics="t") as consumer:
         with pytest.raises(TypeError, match=r"^max_records must be a number of records, not "):
             consumer.poll(1, given)

@@ -41,7 +41,7 @@ def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[
     return [(Membership, "lose", lose)]
 
 
-@defect("pyclient/tests/consumer/test_pauses.py::test_a_partition_that_is_not_paused_gives_records_however_many_are")
+@defect("pyclient/tests/consumer/test_pauses.py::test_a_partition_is_read_however_many_others_are_paused")
 def paused_partitions_fill_the_buffer() -> list[Patch]:
     """Records of paused partitions fill the buffer and block all other partitions until they are resumed."""
     from pyclient.consumer.fetching import buffer
@@ -49,7 +49,7 @@ def paused_partitions_fill_the_buffer() -> list[Patch]:
     return [(buffer, "to_drop", lambda states, limit: [])]
 
 
-@defect("pyclient/tests/consumer/test_large_batches.py::test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing")
+@defect("pyclient/tests/consumer/test_large_batches.py::test_an_arrow_batch_is_limited_in_bytes_and_no_record_is_missing")
 def an_arrow_batch_is_bounded_by_its_rows_alone() -> list[Patch]:
     """An Arrow batch of more than 2 GiB cannot be created."""
     from pyclient.consumer.fetching.fetcher import Fetcher
@@ -68,7 +68,7 @@ def records_of_an_arrow_batch_that_is_not_made_are_passed_over() -> list[Patch]:
 
 @defect(
     "pyclient/consumer/tests/test_fetcher.py"
-    "::test_a_batch_that_becomes_too_large_is_not_called_damaged_and_one_that_is_allowed_is_read"
+    "::test_a_batch_that_unpacks_too_large_is_not_called_damaged"
 )
 def a_batch_that_becomes_large_is_called_damaged() -> list[Patch]:
     """The error names a damaged batch, whatever limit was set."""
@@ -79,7 +79,7 @@ def a_batch_that_becomes_large_is_called_damaged() -> list[Patch]:
 
 @defect(
     "pyclient/tests/test_deleted_topics.py"
-    "::test_a_consumer_brings_no_topic_back_that_it_is_not_subscribed_to_any_more"
+    "::test_a_consumer_does_not_recreate_a_topic_that_it_unsubscribed_from"
 )
 def what_a_client_once_asked_for_may_be_created_for_ever() -> list[Patch]:
     """Each metadata refresh creates a deleted topic again."""
@@ -90,7 +90,7 @@ def what_a_client_once_asked_for_may_be_created_for_ever() -> list[Patch]:
 
 @defect(
     "pyclient/core/tests/test_metadata.py"
-    "::test_a_topic_that_nobody_uses_is_forgotten_after_a_while_and_one_that_is_used_is_not"
+    "::test_only_unused_topics_are_forgotten_after_a_while"
 )
 def topics_are_asked_for_as_long_as_the_client_lives() -> list[Patch]:
     """Metadata requests grow with each topic that was ever used."""
@@ -99,7 +99,7 @@ def topics_are_asked_for_as_long_as_the_client_lives() -> list[Patch]:
     return [(Interest, "is_idle", lambda self, now, max_idle: False)]
 
 
-@defect("pyclient/core/tests/test_metadata.py::test_others_do_not_wait_for_a_topic_that_is_not_there")
+@defect("pyclient/core/tests/test_metadata.py::test_other_topics_do_not_wait_for_a_missing_one")
 def one_topic_that_is_not_there_slows_down_all_others() -> list[Patch]:
     """All topics share one back-off."""
     from pyclient.core.metadata import MetadataKeeper
@@ -113,7 +113,7 @@ def one_topic_that_is_not_there_slows_down_all_others() -> list[Patch]:
     return [(MetadataKeeper, "_request", wait_for_all)]
 
 
-@defect("pyclient/core/tests/test_metadata.py::test_a_new_topic_is_asked_for_alone_and_the_next_round_asks_for_all")
+@defect("pyclient/core/tests/test_metadata.py::test_a_new_topic_is_requested_alone_and_the_next_refresh_requests_all")
 def a_new_topic_asks_for_all_that_are_known() -> list[Patch]:
     """The first records to a thousand topics put half a million topic entries into requests."""
     from pyclient.core.metadata import MetadataKeeper
@@ -126,7 +126,7 @@ def a_new_topic_asks_for_all_that_are_known() -> list[Patch]:
     return [(MetadataKeeper, "_request", ask_for_all)]
 
 
-@defect("pyclient/core/nodes/tests/test_addresses.py::test_a_dead_address_before_a_living_one_keeps_no_client_away")
+@defect("pyclient/core/nodes/tests/test_addresses.py::test_a_client_connects_although_the_first_address_is_dead")
 def each_attempt_begins_with_the_first_address() -> list[Patch]:
     """An address that never answers uses up the time of every attempt."""
     from pyclient.core.nodes.addresses import Addresses
@@ -144,7 +144,7 @@ def options_without_effect_are_passed_over() -> list[Patch]:
 
 @defect(
     "pyclient/consumer/tests/test_positions.py"
-    "::test_a_seek_during_the_search_counts_and_what_was_read_since_is_not_read_again"
+    "::test_a_seek_while_offsets_are_looked_up_wins_and_no_record_is_read_twice"
 )
 def a_committed_offset_that_is_found_late_undoes_a_seek() -> list[Patch]:
     """The consumer reads records again that were read since, within an exactly-once transaction too."""
@@ -165,7 +165,7 @@ def a_committed_offset_that_is_found_late_undoes_a_seek() -> list[Patch]:
 
 @defect(
     "pyclient/tests/consumer/test_without_group.py"
-    "::test_a_topic_that_was_left_and_is_subscribed_to_again_is_read_from_now_on"
+    "::test_a_topic_that_is_subscribed_again_is_read_from_its_end"
 )
 def a_topic_that_was_left_counts_as_one_that_is_read() -> list[Patch]:
     """Without a group, a topic's partitions count as added when it is subscribed to again. The consumer reads them from
@@ -189,7 +189,7 @@ def a_topic_that_matches_later_is_read_from_its_end() -> list[Patch]:
 
 @defect(
     "pyclient/consumer/tests/test_trouble.py"
-    "::test_what_is_read_next_has_no_error_of_what_was_read_before"
+    "::test_a_new_assignment_clears_errors_of_the_one_before"
 )
 def an_error_outlives_the_subscription_that_it_is_of() -> list[Patch]:
     """The first poll after the next ``subscribe`` raises the error of the former subscription."""
@@ -200,7 +200,7 @@ def an_error_outlives_the_subscription_that_it_is_of() -> list[Patch]:
 
 @defect(
     "pyclient/consumer/tests/test_commits.py"
-    "::test_a_partition_that_an_answer_lacks_is_an_error_and_not_one_without_a_commit"
+    "::test_a_partition_missing_from_an_answer_is_an_error_not_an_absent_commit"
 )
 def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
     """auto.offset.reset chooses the position: the consumer reads records again, or skips them."""
@@ -213,7 +213,7 @@ def a_partition_that_an_answer_lacks_has_no_commit() -> list[Patch]:
     return [(CommittedOffsets, "_fetch", believe)]
 
 
-@defect("pyclient/tests/interruptions/test_signals.py::test_an_interrupted_poll_passes_over_no_record[poll]")
+@defect("pyclient/tests/interruptions/test_signals.py::test_an_interrupted_poll_skips_no_record[poll]")
 def what_an_interrupted_poll_had_taken_is_lost() -> list[Patch]:
     """The next poll also commits records that the application never received."""
     from pyclient.consumer.fetching.fetcher import Fetcher

@@ -38,7 +38,7 @@ def a_partition_that_is_added_later_is_read_from_its_end() -> list[Patch]:
 
 @defect(
     "pyclient/tests/test_serializers.py"
-    "::test_a_record_that_cannot_be_deserialized_says_which_one_and_is_passed_over"
+    "::test_the_error_of_a_failing_deserializer_names_the_record_and_reading_continues"
 )
 def a_deserializers_error_names_no_record() -> list[Patch]:
     """``record.value`` raises the deserializer's error unchanged."""
@@ -49,7 +49,7 @@ def a_deserializers_error_names_no_record() -> list[Patch]:
     return [(readers, "DeserializationError", failed)]
 
 
-@defect("pyclient/tests/test_serializers.py::test_what_a_broker_refuses_is_told_with_its_partition_and_size")
+@defect("pyclient/tests/test_serializers.py::test_the_error_of_a_refused_batch_names_partition_and_size")
 def what_a_broker_refuses_names_no_topic() -> list[Patch]:
     """The error contains only the broker's text, without a topic."""
 
@@ -59,19 +59,19 @@ def what_a_broker_refuses_names_no_topic() -> list[Patch]:
     return [(outcome, "_refusal", refusal)]
 
 
-@defect("pyclient/tests/producer/test_callback_order.py::test_a_ported_callback_is_refused_before_its_record_is_sent")
+@defect("pyclient/tests/producer/test_callback_order.py::test_a_callback_in_wrong_order_is_refused_before_its_record_is_sent")
 def an_interceptor_hides_a_callback_that_takes_the_error_first() -> list[Patch]:
     """Only the wrapper's signature is checked, so the callback takes each success for a failure."""
     return [(pipeline, "check_order", lambda callback: 0)]
 
 
-@defect("pyclient/tests/closing/test_at_exit.py::test_it_is_delivered_after_an_exception_and_an_exit_too")
+@defect("pyclient/tests/closing/test_at_exit.py::test_an_unclosed_producer_delivers_after_an_exception_or_sys_exit")
 def a_producer_that_nobody_closes_loses_its_records() -> list[Patch]:
     """The records are lost silently when the program ends."""
     return [(at_exit, "_is_due", lambda producer, unclosed: False)]
 
 
-@defect("pyclient/tests/closing/test_at_exit.py::test_a_producer_without_its_broker_takes_no_time_from_the_others")
+@defect("pyclient/tests/closing/test_at_exit.py::test_a_producer_whose_broker_hangs_does_not_keep_others_from_delivering")
 def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Patch]:
     """The producers share one time limit. When it is over, the remaining producers send nothing."""
     whole = Flush.__init__
@@ -88,7 +88,7 @@ def producers_that_nobody_closes_are_delivered_one_after_the_other() -> list[Pat
     return [(Flush, "__init__", begin)]
 
 
-@defect("pyclient/core/reports/tests/test_outages.py::test_a_consumer_without_its_broker_says_so_on_stderr")
+@defect("pyclient/core/reports/tests/test_outages.py::test_a_consumer_that_reaches_no_broker_writes_one_line_to_stderr")
 def a_client_without_its_broker_is_mute() -> list[Patch]:
     """``poll`` returns nothing forever, and nothing tells the user why."""
     return [(Outages, "tell", lambda self, node, broker, error, now, is_connected: None)]

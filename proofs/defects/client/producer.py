@@ -32,14 +32,14 @@ def _send(
 
 @defect(
     "pyclient/tests/producer/test_headers.py"
-    "::test_each_record_has_its_headers_whatever_they_come_as_also_the_first_of_a_topic"
+    "::test_each_record_keeps_its_headers_whatever_type_they_are_given_as"
 )
 def headers_are_read_before_it_is_known_that_the_record_can_be_appended() -> list[Patch]:
     """If the headers are an iterator, it is already empty when they are read again."""
     return [(Producer, "send", _send)]
 
 
-@defect("pyclient/tests/producer/test_headers.py::test_an_interceptor_may_read_headers_and_give_an_iterator")
+@defect("pyclient/tests/producer/test_headers.py::test_an_interceptor_may_read_headers_and_return_an_iterator")
 def headers_of_an_interceptor_are_read_again_and_again() -> list[Patch]:
     """The producer reads them at each attempt to append the record."""
     from pyclient.producer import base
@@ -47,7 +47,7 @@ def headers_of_an_interceptor_are_read_again_and_again() -> list[Patch]:
     return [(base, "listed", lambda headers: headers)]
 
 
-@defect("pyclient/tests/test_callbacks.py::test_a_producer_that_a_callback_cannot_close_loses_nothing")
+@defect("pyclient/tests/test_callbacks.py::test_a_close_refused_inside_a_callback_loses_no_record")
 def a_close_in_a_callback_ends_the_producer() -> list[Patch]:
     """``close`` raises after it has stopped the loop, and accepted records are lost."""
     close = Producer._close
@@ -86,7 +86,7 @@ def a_record_is_sent_before_its_coroutine_runs() -> list[Patch]:
 
 @defect(
     "pyclient/producer/tests/test_against_broker.py"
-    "::test_a_topic_that_was_not_used_for_long_is_written_by_the_partitions_that_it_has_now"
+    "::test_a_topic_unused_for_long_is_written_with_its_current_partitions"
 )
 def a_topic_that_is_forgotten_keeps_its_number_of_partitions() -> list[Patch]:
     """The producer sends keys to the old partitions. Records for a removed partition wait until their timeout."""
@@ -97,7 +97,7 @@ def a_topic_that_is_forgotten_keeps_its_number_of_partitions() -> list[Patch]:
 
 @defect(
     "pyclient/producer/tests/test_sender.py"
-    "::test_what_a_new_leader_is_named_for_goes_there_before_what_comes_later[False]"
+    "::test_a_rejected_batch_reaches_the_new_leader_before_later_batches[False]"
 )
 def a_batch_overtakes_one_of_which_it_is_not_decided_that_it_goes_again() -> list[Patch]:
     """The answer names the new leader, and the sender sends the next batch first."""
@@ -111,7 +111,7 @@ def a_batch_overtakes_one_of_which_it_is_not_decided_that_it_goes_again() -> lis
 
 @defect(
     "pyclient/producer/tests/test_faces.py"
-    "::test_a_producer_without_transactions_that_is_to_end_one_sends_as_before[commit_transaction]"
+    "::test_a_producer_without_transactions_works_after_a_refused_commit[commit_transaction]"
 )
 def a_commit_without_transactions_makes_every_later_send_slow() -> list[Patch]:
     """The producer refuses the commit, but then checks for transactions at each ``send``."""
@@ -143,7 +143,7 @@ class _Warning:
 
 @defect(
     "pyclient/tests/producer/test_send_coroutine.py"
-    "::test_what_is_never_awaited_is_let_go_also_where_a_warning_is_an_error"
+    "::test_a_send_that_is_never_awaited_is_freed_even_if_warnings_are_errors"
 )
 def a_record_that_is_never_awaited_stays_where_a_warning_is_an_error() -> list[Patch]:
     """The error ends the deallocation, and the record stays in memory."""
@@ -157,7 +157,7 @@ def a_record_that_is_never_awaited_stays_where_a_warning_is_an_error() -> list[P
 
 @defect(
     "pyclient/producer/tests/test_transactions.py"
-    "::test_a_coordinator_is_looked_for_again_where_it_has_moved_and_not_while_it_loads"
+    "::test_a_coordinator_is_looked_up_again_after_a_move_but_not_while_it_loads"
 )
 def a_coordinator_that_loads_is_looked_for_again_and_again() -> list[Patch]:
     """Each attempt sends one more FindCoordinator request, which finds the same broker."""

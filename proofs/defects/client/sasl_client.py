@@ -19,7 +19,7 @@ def a_client_believes_every_broker_that_takes_its_proof() -> list[Patch]:
     return [(sasl, "hmac", SimpleNamespace(compare_digest=lambda mine, theirs: True))]
 
 
-@defect(f"{CORE}::test_a_connection_authenticates_again_before_its_time_is_over_and_requests_wait_for_that")
+@defect(f"{CORE}::test_a_connection_reauthenticates_before_its_session_expires_and_requests_wait")
 def requests_go_out_while_a_connection_authenticates_again() -> list[Patch]:
     """The broker closes the connection, because KIP-368 allows no other request during a handshake."""
 

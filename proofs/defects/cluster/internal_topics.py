@@ -32,7 +32,7 @@ def a_lack_of_brokers_is_told_as_if_it_were_final() -> list[Patch]:
     return [(metadata, "_may_pass", lambda error: False)]
 
 
-@defect("pyclient/core/tests/test_client_metadata.py::test_a_topic_for_which_there_are_too_few_brokers_is_waited_for")
+@defect("pyclient/core/tests/test_client_metadata.py::test_metadata_waits_while_a_topic_lacks_brokers_for_its_replicas")
 def clients_take_a_lack_of_brokers_as_final() -> list[Patch]:
     """A client that starts before the second broker fails."""
     return [(client_metadata, "may_pass", lambda error: error.retriable)]

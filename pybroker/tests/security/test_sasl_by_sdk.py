@@ -69,7 +69,7 @@ def test_a_wrong_name_or_password_is_reported(
     assert str(caught.value).endswith("; are sasl.username and sasl.password right?")
 
 
-def test_a_listener_of_another_kind_is_reported(served: Running) -> None:
+def test_an_error_says_that_security_protocol_does_not_match_the_listener(served: Running) -> None:
     def told(listener: str, settings: dict[str, Any]) -> str:
         with Admin(address(served, listener), **settings) as admin, pytest.raises(KafkaError) as caught:
             admin.describe_cluster(timeout=1)

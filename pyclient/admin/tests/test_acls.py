@@ -71,7 +71,7 @@ def matching(acl, **more):
 
 
 @with_admin
-async def test_acls_are_found_by_what_a_filter_says(broker, admin):
+async def test_acls_that_match_a_filter_are_described(broker, admin):
     broker.handlers[DescribeAcls] = lambda *_: described(READ, DENIED)
     assert await admin.describe_acls() == [READ, DENIED]
     await admin.describe_acls(AclBindingFilter(OF_FLIGHTS.pattern, OF_ALICE.entry))
@@ -83,7 +83,7 @@ async def test_acls_are_found_by_what_a_filter_says(broker, admin):
 
 
 @with_admin
-async def test_what_this_client_does_not_know_is_unknown(broker, admin):
+async def test_unknown_codes_of_resources_and_operations_are_read_as_unknown(broker, admin):
     odd = described(READ)
     odd.resources[0].resource_type = odd.resources[0].acls[0].operation = 99
     broker.handlers[DescribeAcls] = lambda *_: odd
@@ -92,7 +92,7 @@ async def test_what_this_client_does_not_know_is_unknown(broker, admin):
 
 
 @with_admin
-async def test_a_broker_without_an_authorizer_says_so(broker, admin):
+async def test_a_broker_without_an_authorizer_raises_security_disabled(broker, admin):
     answer = DescribeAcls.Response(error_code=SecurityDisabled.code, error_message="No Authorizer is configured.")
     broker.handlers[DescribeAcls] = lambda *_: answer
     with pytest.raises(SecurityDisabled, match="No Authorizer"):
@@ -100,7 +100,7 @@ async def test_a_broker_without_an_authorizer_says_so(broker, admin):
 
 
 @with_admin
-async def test_each_acl_is_created_or_has_an_error(broker, admin):
+async def test_each_acl_is_created_or_its_error_is_returned(broker, admin):
     rounds = [
         [Created(error_code=NotController.code), Created(error_code=InvalidRequest.code, error_message="no host")],
         [Created()],
@@ -120,7 +120,7 @@ async def test_each_acl_is_created_or_has_an_error(broker, admin):
 
 
 @with_admin
-async def test_each_filter_has_the_acls_that_it_deleted(broker, admin):
+async def test_each_filter_returns_the_acls_that_it_deleted(broker, admin):
     rows = [
         Deleted(matching_acls=[matching(READ)]),
         Deleted(matching_acls=[matching(READ), matching(DENIED, error_code=InvalidRequest.code)]),
@@ -137,6 +137,6 @@ async def test_each_filter_has_the_acls_that_it_deleted(broker, admin):
 
 
 @with_admin
-async def test_nobody_is_asked_about_no_acls(broker, admin):
+async def test_no_request_is_sent_for_an_empty_list_of_acls(broker, admin):
     assert await admin.create_acls([]) == await admin.delete_acls([]) == {}
     assert not broker.asked(CreateAcls)

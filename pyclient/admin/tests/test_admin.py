@@ -100,7 +100,7 @@ def test_topics_are_created_described_extended_and_deleted(admin):
         admin.describe_topics(name)
 
 
-def test_validation_alone_creates_nothing(admin):
+def test_validate_only_creates_no_topic(admin):
     name = unique("dry")
     admin.create_topics(name, num_partitions=1, validate_only=True)
     assert name not in admin.list_topics()
@@ -117,12 +117,12 @@ def test_validation_alone_creates_nothing(admin):
         (lambda admin: admin.create_partitions([3]), r"\[3\] is not a mapping {topic: number of partitions}"),
     ],
 )
-def test_what_is_of_another_kind_is_refused_with_the_right_one(admin, ask, says):
+def test_a_wrong_argument_type_is_refused_and_the_right_one_named(admin, ask, says):
     with pytest.raises(TypeError, match=says):
         ask(admin)
 
 
-def test_the_first_error_is_raised_or_left_to_the_results(admin, topic):
+def test_the_first_error_is_raised_or_returned_in_the_results(admin, topic):
     with pytest.raises(TopicAlreadyExists):
         admin.create_topics(topic)
     other = unique("other")
@@ -159,12 +159,12 @@ def test_offsets_are_listed_by_spec_and_by_time(admin, broker, topic):  # noqa: 
     assert [both[each].offset for each in (first, empty)] == [10, 0]
 
 
-def test_a_partition_that_does_not_exist_is_said_so(admin, topic):
+def test_list_offsets_names_the_partition_that_does_not_exist(admin, topic):
     with pytest.raises(UnknownTopicOrPartition, match=f"{topic}-9"):
         admin.list_offsets({TopicPartition(topic, 9): OffsetSpec.LATEST})
 
 
-def test_configs_of_a_topic_that_is_not_there_are_not_waited_for(admin):
+def test_configs_of_a_missing_topic_fail_without_waiting(admin):
     """The time-out of the call is longer than that of the test."""
     resource = ConfigResource(ResourceType.TOPIC, unique("missing"))
     with pytest.raises(UnknownTopicOrPartition):
@@ -205,7 +205,7 @@ def test_a_broker_describes_itself(admin):
     assert admin.describe_features().finalized["transaction.version"].max_version == 2
 
 
-def test_a_broker_that_does_not_exist_is_said_so(admin):
+def test_a_broker_that_does_not_exist_raises_broker_not_available(admin):
     with pytest.raises(BrokerNotAvailable, match="broker 99"):
         admin.describe_configs(ConfigResource(ResourceType.BROKER, "99"))
     with pytest.raises(BrokerNotAvailable):
@@ -262,7 +262,7 @@ def test_a_group_with_members_is_described_and_protected(admin, broker, topic, p
     consumer.close()
 
 
-def test_a_transaction_is_seen_and_ended(admin, broker, topic):  # noqa: F811
+def test_an_open_transaction_is_listed_described_and_aborted(admin, broker, topic):  # noqa: F811
     name, first = unique("tx"), TopicPartition(topic, 0)
     produce(broker.bootstrap, topic, 3, **{"transactional.id": name})
     (listed,) = [row for row in admin.list_transactions() if row.transactional_id == name]
@@ -283,13 +283,13 @@ def test_a_transaction_is_seen_and_ended(admin, broker, topic):  # noqa: F811
         admin.describe_transactions(unique("none"))
 
 
-def test_features_are_validated(admin):
+def test_an_unknown_feature_is_refused(admin):
     admin.update_features({"transaction.version": 2}, validate_only=True)
     with pytest.raises(InvalidUpdateVersion):
         admin.update_features({"no.such.feature": 2})
 
 
-def test_log_dirs_and_elections(admin, broker, topic):  # noqa: F811
+def test_log_dirs_are_described_and_needless_elections_refused(admin, broker, topic):  # noqa: F811
     produce(broker.bootstrap, topic, 10)
     first = TopicPartition(topic, 0)
     ((_, dirs),) = admin.describe_log_dirs(partitions=[first]).items()
@@ -300,7 +300,7 @@ def test_log_dirs_and_elections(admin, broker, topic):  # noqa: F811
         admin.elect_leaders(Election.PREFERRED, [first])
 
 
-def test_the_asyncio_face_has_the_same_names(broker):  # noqa: F811
+def test_the_asyncio_admin_has_the_same_methods(broker):  # noqa: F811
     async def main() -> None:
         name = unique("aio")
         async with aio.Admin(broker.bootstrap) as admin:

@@ -27,7 +27,7 @@ WITHOUT = {
 """Methods that are never refused in this way. What one may not see is left out, and tokens have their own errors."""
 
 
-def test_each_method_says_which_rights_it_needs() -> None:
+def test_each_method_declares_the_rights_that_it_needs() -> None:
     methods = {name for name in dir(Admin) if not name.startswith("_") and callable(getattr(Admin, name))}
     declared = {name for name in methods if hasattr(inspect.unwrap(getattr(Admin, name)), "__wrapped__")}
     declared |= {name for name in methods if hasattr(getattr(Admin, name), "__wrapped__")}
@@ -35,7 +35,7 @@ def test_each_method_says_which_rights_it_needs() -> None:
 
 
 @with_admin
-async def test_a_topic_that_may_not_be_created_is_told_with_what_grants_it(broker, admin):
+async def test_an_error_about_creating_a_topic_names_the_command_that_grants_it(broker, admin):
     row = CreateTopics.Response.CreatableTopicResult
     refused = row(name="t", error_code=TopicAuthorizationFailed.code, error_message="Authorization failed.")
     rows = [refused, row(name="u")]
@@ -51,7 +51,7 @@ async def test_a_topic_that_may_not_be_created_is_told_with_what_grants_it(broke
 
 
 @with_admin
-async def test_acls_and_configurations_need_rights_to_what_they_are_about(broker, admin):
+async def test_errors_about_acls_and_configs_name_the_right_for_their_resource(broker, admin):
     denied = ClusterAuthorizationFailed.code
     broker.handlers[DescribeAcls] = lambda *_: DescribeAcls.Response(error_code=denied)
     broker.handlers[CreateAcls] = lambda *_: CreateAcls.Response(
@@ -69,7 +69,7 @@ async def test_acls_and_configurations_need_rights_to_what_they_are_about(broker
 
 
 @with_admin
-async def test_a_group_is_told_where_its_coordinator_may_not_be_known(broker, admin):
+async def test_an_error_about_finding_a_coordinator_names_the_right_for_the_group(broker, admin):
     kind = FindCoordinator.Response
     rows = [kind.Coordinator(key="g", error_code=GroupAuthorizationFailed.code, error_message=None)]
     broker.handlers[FindCoordinator] = lambda *_: kind(coordinators=rows)

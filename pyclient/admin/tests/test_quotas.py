@@ -26,7 +26,7 @@ def altered(entity, code=0):
 
 
 @with_admin
-async def test_quotas_are_found_by_entity(broker, admin):
+async def test_quotas_are_described_by_entity(broker, admin):
     entries = [
         Entry(
             entity=[Name(entity_type="client-id", entity_name=None), Name(entity_type="user", entity_name="alice")],
@@ -57,7 +57,7 @@ async def test_an_answer_without_entries_is_empty_or_an_error(broker, admin):
 
 
 @with_admin
-async def test_each_entity_is_altered_or_has_an_error(broker, admin):
+async def test_each_entity_is_altered_or_its_error_is_returned(broker, admin):
     rounds = [[altered(HER_APP, NotController.code), altered(HOME, InvalidRequest.code)], [altered(HER_APP)]]
     broker.handlers[AlterClientQuotas] = lambda *_: AlterClientQuotas.Response(entries=rounds.pop(0))
     wanted = {HER_APP: {"producer_byte_rate": 1.5, "consumer_byte_rate": None}, HOME: {"connection_creation_rate": 3}}
@@ -72,6 +72,6 @@ async def test_each_entity_is_altered_or_has_an_error(broker, admin):
     assert ops == [("producer_byte_rate", 1.5, False), ("consumer_byte_rate", 0.0, True)]
 
 
-def test_an_entity_is_shown_with_its_default():
+def test_str_of_an_entity_shows_names_and_defaults():
     assert str(HER_APP) == "user alice, client-id (default)"
     assert str(HOME) == "ip 127.0.0.1"

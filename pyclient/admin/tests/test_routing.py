@@ -129,7 +129,7 @@ async def test_topics_are_described_page_by_page(broker, admin):
 
 
 @with_admin
-async def test_an_old_broker_describes_topics_by_metadata_and_tells_no_eligible_leaders(broker, admin):
+async def test_an_old_broker_describes_topics_by_metadata_without_eligible_leaders(broker, admin):
     broker.handlers[ApiVersions] = versions({DescribeTopicPartitions: -1})
     found = await admin.describe_topics("t")
     assert [(each.partition, each.elr, each.last_known_elr) for each in found["t"].partitions] == [
@@ -139,7 +139,7 @@ async def test_an_old_broker_describes_topics_by_metadata_and_tells_no_eligible_
 
 
 @with_admin
-async def test_only_partitions_with_retriable_errors_are_asked_again(broker, admin):
+async def test_only_partitions_with_retriable_errors_are_requested_again(broker, admin):
     broker.handlers[ListOffsets] = offsets({0: [6, 6, 0]})
     found = await admin.list_offsets(dict.fromkeys([T0, T1], OffsetSpec.LATEST))
     assert [found[each].offset for each in (T0, T1)] == [10, 11]
@@ -148,7 +148,7 @@ async def test_only_partitions_with_retriable_errors_are_asked_again(broker, adm
 
 
 @with_admin
-async def test_a_hangup_is_retried(broker, admin):
+async def test_a_request_is_retried_after_the_broker_hangs_up(broker, admin):
     answers = [HANG_UP, None]
 
     def answer(request, version):
@@ -159,7 +159,7 @@ async def test_a_hangup_is_retried(broker, admin):
 
 
 @with_admin
-async def test_when_the_time_is_over_the_last_error_is_raised(broker, admin):
+async def test_the_last_error_is_raised_after_the_timeout(broker, admin):
     broker.handlers[ListOffsets] = offsets({0: [6] * 10_000})
     with pytest.raises(KafkaError) as caught:
         await admin.list_offsets({T0: OffsetSpec.LATEST}, timeout=LATE_S)
@@ -167,7 +167,7 @@ async def test_when_the_time_is_over_the_last_error_is_raised(broker, admin):
 
 
 @with_admin
-async def test_a_broker_that_says_nothing_does_not_take_longer_than_was_given(broker, admin):
+async def test_a_call_to_a_silent_broker_ends_after_its_timeout(broker, admin):
     await admin.connect(PATIENCE_S)
     for api in (Metadata, ListOffsets, CreateTopics):
         broker.handlers[api] = lambda *_: SILENCE
@@ -182,7 +182,7 @@ async def test_a_broker_that_says_nothing_does_not_take_longer_than_was_given(br
 
 
 @with_admin
-async def test_creation_goes_to_the_controller_and_other_errors_are_answers(broker, admin):
+async def test_topics_are_created_by_the_controller_and_its_errors_are_returned(broker, admin):
     kind = CreateTopics.Response
     codes = [NotController.code, InvalidPartitions.code]
     async with ScriptedBroker(2) as other:
@@ -245,7 +245,7 @@ def test_offsets_are_fetched_in_the_form_of_the_version(newest):
 
 
 @with_admin
-async def test_a_coordinator_that_moved_is_looked_for_again(broker, admin):
+async def test_a_coordinator_that_moved_is_found_again(broker, admin):
     kind = OffsetFetch.Response
     codes = [NotCoordinator.code, CoordinatorLoadInProgress.code, 0]
     broker.handlers[FindCoordinator] = coordinator(broker)
@@ -268,7 +268,7 @@ async def test_an_error_of_the_group_is_raised(broker, admin):
 
 
 @with_admin
-async def test_a_dead_group_of_an_old_broker_is_one_that_does_not_exist(broker, admin):
+async def test_a_group_that_an_old_broker_calls_dead_does_not_exist(broker, admin):
     broker.handlers[ApiVersions] = versions({ConsumerGroupDescribe: -1, DescribeGroups: 5})
     broker.handlers[FindCoordinator] = coordinator(broker)
     row = DescribeGroups.Response.DescribedGroup
@@ -280,7 +280,7 @@ async def test_a_dead_group_of_an_old_broker_is_one_that_does_not_exist(broker, 
 
 
 @with_admin
-async def test_a_closed_client_says_so(broker, admin):
+async def test_calls_of_a_closed_client_raise_client_closed(broker, admin):
     await admin.list_topics()
     await admin.close()
     with pytest.raises(ClientClosed):
@@ -300,7 +300,7 @@ def test_results_raise_the_error_of_what_failed():
     assert results.checked(False) is results
 
 
-def test_name_that_cannot_be_resolved_fails_at_once(monkeypatch):
+def test_a_name_that_cannot_be_resolved_fails_at_once(monkeypatch):
     async def no_such_name(*_: object) -> list[object]:
         raise socket.gaierror(-2, "Name or service not known")
 

@@ -45,7 +45,7 @@ def created(request, version):
 
 
 @with_admin
-async def test_a_token_is_created_for_oneself_or_another(broker, admin):
+async def test_a_token_is_created_for_the_caller_or_another_user(broker, admin):
     broker.handlers[CreateDelegationToken] = created
     assert await admin.create_delegation_token(renewers="User:bob", owner="User:alice", max_lifetime_ms=9) == TOKEN
     await admin.create_delegation_token()
@@ -66,7 +66,7 @@ async def test_an_old_broker_creates_no_tokens_for_others(broker, admin):
 
 
 @with_admin
-async def test_a_token_is_renewed_and_ended(broker, admin):
+async def test_a_token_is_renewed_and_expired(broker, admin):
     codes = [NotController.code, 0, DelegationTokenNotFound.code]
     renewed, expired = RenewDelegationToken.Response, ExpireDelegationToken.Response
     broker.handlers[RenewDelegationToken] = lambda *_: renewed(error_code=codes.pop(0), expiry_timestamp_ms=7)
@@ -105,7 +105,7 @@ async def test_tokens_are_found_by_their_owners(broker, admin):
     assert [(each.principal_type, each.principal_name) for each in some.owners] == [("User", "alice")]
 
 
-def test_a_token_is_not_shown():
+def test_repr_of_a_token_hides_its_secret():
     assert TOKEN.password == base64.b64encode(HMAC).decode()
     assert TOKEN.password not in repr(TOKEN)
     assert "mac" not in repr(TOKEN)

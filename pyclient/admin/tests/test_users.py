@@ -45,14 +45,14 @@ async def test_the_users_are_listed_with_mechanisms_and_iterations(broker, admin
 
 
 @with_admin
-async def test_nobody_is_asked_about_no_users(broker, admin):
+async def test_no_request_is_sent_for_an_empty_list_of_users(broker, admin):
     assert await admin.describe_user_scram_credentials([]) == {}
     assert await admin.alter_user_scram_credentials([]) == {}
     assert not broker.asked(DescribeUserScramCredentials)
 
 
 @with_admin
-async def test_a_password_stays_here_and_its_keys_go_to_the_controller(broker, admin):
+async def test_only_keys_derived_from_a_password_are_sent_to_the_controller(broker, admin):
     codes = [NotController.code, 0]
     broker.handlers[AlterUserScramCredentials] = lambda *_: altered(alice=codes.pop(0))
     wanted = [UserScramCredentialUpsertion("alice", STRONG, "hush")]
@@ -83,5 +83,5 @@ async def test_each_user_has_a_salt_of_its_own(broker, admin):
     assert isinstance(done.errors["carol"], ResourceNotFound)
 
 
-def test_a_password_is_not_shown():
+def test_repr_of_a_user_hides_the_password():
     assert "hush" not in repr(UserScramCredentialUpsertion("alice", WEAK, "hush", b"hush"))

@@ -18,7 +18,7 @@ def test_dots_and_underscores_name_the_same_key():
     assert (config.batch_size, config["linger.ms"], config.buffer_memory) == (1, 2, 3)
 
 
-def test_a_keyword_counts_more_than_the_mapping():
+def test_a_keyword_overrides_the_mapping():
     config = load(PRODUCER, "h:1", {"linger.ms": 1}, {"linger_ms": 2})
     assert config.linger_ms == 2
 
@@ -63,7 +63,7 @@ def test_an_unknown_key_is_an_error_with_a_suggestion(name, meant):
     ],
 )
 @pytest.mark.parametrize("table", TABLES)
-def test_a_key_of_librdkafka_says_what_to_use_here(table, name, instead):
+def test_a_key_of_librdkafka_is_answered_with_the_one_to_use_here(table, name, instead):
     with pytest.raises(ConfigError) as raised:
         load(TABLES[table], "h:1", {name: print})
     assert instead in str(raised.value)
@@ -98,7 +98,7 @@ def test_a_key_of_librdkafka_says_what_to_use_here(table, name, instead):
     ],
 )
 @pytest.mark.parametrize("table", TABLES)
-def test_a_key_that_another_client_calls_otherwise_is_told_by_its_name_here(table, name, meant):
+def test_a_key_of_another_client_is_answered_with_its_name_here(table, name, meant):
     assert meant in {**PRODUCER, **CONSUMER}
     with pytest.raises(ConfigError) as raised:
         load(TABLES[table], "h:1", {name: 1})
@@ -116,7 +116,7 @@ def test_a_key_that_another_client_calls_otherwise_is_told_by_its_name_here(tabl
         ("message.max.bytes", "here it is max.request.size, a setting of producers only"),
     ],
 )
-def test_a_setting_of_other_clients_only_is_told_as_theirs(name, told):
+def test_a_setting_that_only_other_clients_have_is_refused_as_theirs(name, told):
     with pytest.raises(ConfigError, match=f"{re.escape(told)}$"):
         load(CONSUMER, "h:1", {name: 1})
 
@@ -155,7 +155,7 @@ def test_a_bad_value_is_an_error_that_names_key_and_value(name, value, text):
         load(PRODUCER, "h:1", None, {name: value})
 
 
-def test_bootstrap_servers_are_needed():
+def test_bootstrap_servers_are_required():
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         load(ADMIN)
 
@@ -168,7 +168,7 @@ def test_a_word_with_a_colon_is_a_prefix():
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_default_is_valid_and_every_key_says_what_it_means(name):
+def test_every_default_is_valid_and_every_key_is_documented(name):
     for key in TABLES[name].values():
         assert key.read(key.default) == key.default, key.name
         assert key.doc, key.name
@@ -185,11 +185,11 @@ def test_settings_can_be_pickled():
     assert (again.linger_ms, again.given) == (2, config.given)
 
 
-def test_the_protocol_may_be_in_small_letters():
+def test_the_security_protocol_may_be_in_lower_case():
     assert load(ADMIN, "h:1", {"security.protocol": "ssl"}).security_protocol == "SSL"
 
 
-def test_no_password_is_shown():
+def test_repr_of_settings_hides_passwords():
     given = {"ssl.key.password": "hush", "ssl.keystore.key": "hush", "ssl_truststore_password": "hush"}
     given |= dict.fromkeys(("sasl.password", "sasl.jaas.config"), "hush")
     given |= {"sasl.oauthbearer.client.credentials.client.secret": "hush"}

@@ -38,7 +38,7 @@ def chunk_of(topic: str, partition: int, each: list) -> list[Chunk]:
 
 
 @given(rows, rows)
-def test_arrow_says_what_the_records_say(first: list, second: list) -> None:
+def test_an_arrow_batch_has_the_same_fields_as_the_records(first: list, second: list) -> None:
     chunks = chunk_of("tä", 1, first) + chunk_of("u", 2, second)
     batch = record_batch(chunks)
     batch.validate(full=True)
@@ -59,7 +59,7 @@ def test_arrow_says_what_the_records_say(first: list, second: list) -> None:
     assert batch.column("timestamp").cast("int64").to_pylist() == stamps
 
 
-def test_nulls_cost_no_bitmap_where_there_are_none() -> None:
+def test_a_column_without_nulls_has_no_validity_bitmap() -> None:
     parts = columns(chunk_of("t", 0, [(1, b"k", None, [])]))
     assert parts.key.validity is None
     assert parts.value.validity == b"\0"
@@ -69,13 +69,13 @@ def test_poll_without_records_is_an_empty_batch() -> None:
     assert record_batch([]).num_rows == 0
 
 
-def test_chunks_are_wanted() -> None:
+def test_anything_but_chunks_is_refused() -> None:
     with pytest.raises(TypeError):
         columns(None)
 
 
 @given(rows, st.sets(st.sampled_from(schema().names)))
-def test_columns_that_are_not_wanted_change_nothing_in_the_others(each: list, names: set[str]) -> None:
+def test_columns_that_are_left_out_do_not_change_the_others(each: list, names: set[str]) -> None:
     chunks = chunk_of("t", 3, each)
     whole = record_batch(chunks)
     some = record_batch(chunks, pa.schema([field for field in schema() if field.name in names]))
@@ -85,7 +85,7 @@ def test_columns_that_are_not_wanted_change_nothing_in_the_others(each: list, na
         assert some == whole.select(some.schema.names)
 
 
-def test_timestamps_come_in_the_unit_that_is_wanted_with_their_type() -> None:
+def test_timestamps_have_the_unit_of_the_schema_and_their_type() -> None:
     chunks = chunk_of("t", 0, [(1_700_000_000_123, None, b"v", [])])
     wanted = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("timestamp_type", pa.int32())])
     batch = record_batch(chunks, wanted)
@@ -93,7 +93,7 @@ def test_timestamps_come_in_the_unit_that_is_wanted_with_their_type() -> None:
     assert batch.column("timestamp_type").to_pylist() == [0]
 
 
-def test_a_time_that_fits_in_no_microseconds_is_the_last_that_does() -> None:
+def test_a_time_too_large_for_microseconds_is_clamped() -> None:
     chunks = chunk_of("t", 0, [(2**62, None, b"v", [])])
     batch = record_batch(chunks, pa.schema([("timestamp", pa.timestamp("us", "UTC"))]))
     assert batch.column("timestamp").cast("int64").to_pylist() == [2**63 - 1]
@@ -114,7 +114,7 @@ def with_headers(*rows: list[tuple[bytes, bytes | None]]) -> list[Chunk]:
     return [Fetched("t", 0, 7, batch).take(1000)]
 
 
-def test_a_name_of_a_header_that_is_no_utf_8_is_replaced_as_in_a_record() -> None:
+def test_bytes_of_a_header_name_that_are_not_utf_8_are_replaced_as_in_a_record() -> None:
     chunks = with_headers([(b"\xff\xfe", b"1"), (b"ok", None)], [], [(b"\xc3\xa4", b"\xff")])
     batch = record_batch(chunks)
     batch.validate(full=True)
@@ -123,7 +123,7 @@ def test_a_name_of_a_header_that_is_no_utf_8_is_replaced_as_in_a_record() -> Non
     assert told == [[("\ufffd\ufffd", b"1"), ("ok", None)], [], [("ä", b"\xff")]]
 
 
-def test_headers_that_may_be_null_are_null_where_a_record_has_none() -> None:
+def test_nullable_headers_are_null_for_a_record_without_headers() -> None:
     """As in Spark's ``kafka``."""
     chunks = with_headers([], [(b"x1", None)], *[[]] * 9, [(b"x2", b"2")])
     field = schema().field("headers").with_nullable(True)

@@ -25,7 +25,7 @@ def shown(assignment: Assignment) -> dict[str, str]:
     return {name: " ".join(map(str, partitions)) for name, partitions in assignment.items()}
 
 
-def test_range_cuts_each_topic() -> None:
+def test_range_assigns_each_topic_in_ranges() -> None:
     assigned = ASSIGNORS["range"].assign({"t0": 3, "t1": 3}, members(c0="t0 t1", c1="t0 t1"))
     assert shown(assigned) == {"c0": "t0-0 t0-1 t1-0 t1-1", "c1": "t0-2 t1-2"}
 
@@ -40,7 +40,7 @@ def test_round_robin_deals_all_partitions() -> None:
     assert shown(assigned) == {"c0": "t0-0 t0-2 t1-1", "c1": "t0-1 t1-0 t1-2"}
 
 
-def test_round_robin_passes_over_those_that_do_not_read_the_topic() -> None:
+def test_round_robin_skips_members_that_do_not_subscribe_to_the_topic() -> None:
     assigned = ASSIGNORS["roundrobin"].assign(
         {"t0": 1, "t1": 2, "t2": 3}, members(c0="t0", c1="t0 t1", c2="t0 t1 t2")
     )
@@ -77,7 +77,7 @@ def check_whole(counts: dict[str, int], group: list[Member], assigned: Assignmen
 @pytest.mark.parametrize("name", list(ASSIGNORS))
 @given(group=groups)
 @settings(max_examples=50)
-def test_every_partition_has_one_reader(name: str, group: tuple[dict[str, int], list[set[str]]]) -> None:
+def test_every_partition_is_assigned_to_one_member(name: str, group: tuple[dict[str, int], list[set[str]]]) -> None:
     counts, reads = group
     check_whole(counts, made(reads), ASSIGNORS[name].assign(counts, made(reads)))
 
@@ -102,7 +102,7 @@ def test_sticky_is_balanced_and_keeps_what_it_can(
                 assert len(after[member.id]) - least < 2
 
 
-def test_alike_members_keep_all_they_had_when_one_leaves() -> None:
+def test_members_keep_all_their_partitions_when_another_leaves() -> None:
     assign = ASSIGNORS["sticky"].assign
     before = assign({"t": 12}, members(a="t", b="t", c="t", d="t"))
     after = assign({"t": 12}, [having(name, "t", before[name], 1) for name in "abc"])
@@ -110,13 +110,13 @@ def test_alike_members_keep_all_they_had_when_one_leaves() -> None:
     assert [len(partitions) for partitions in after.values()] == [4, 4, 4]
 
 
-def test_claim_of_the_later_generation_counts() -> None:
+def test_the_member_with_the_later_generation_keeps_a_partition_that_two_claim() -> None:
     one = (TopicPartition("t", 0),)
     group = [having("a", "t", one, 4), having("b", "t", one, 5)]
     assert shown(ASSIGNORS["sticky"].assign({"t": 1}, group)) == {"a": "", "b": "t-0"}
 
 
-def test_cooperative_takes_first_and_gives_in_the_next_round() -> None:
+def test_cooperative_revokes_first_and_assigns_in_the_next_round() -> None:
     assign = ASSIGNORS["cooperative-sticky"].assign
     all_of_it = tuple(TopicPartition("t", n) for n in range(4))
     first = assign({"t": 4}, [Member("a", ("t",), owned=all_of_it, generation=1), Member("b", ("t",))])
@@ -127,20 +127,20 @@ def test_cooperative_takes_first_and_gives_in_the_next_round() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=5), st.lists(st.integers(0, 99), min_size=1), max_size=3))
-def test_user_data_is_read_as_it_was_written(topics: dict[str, list[int]]) -> None:
+def test_user_data_is_decoded_as_it_was_encoded(topics: dict[str, list[int]]) -> None:
     owned = [TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers]
     assert decode(encode(owned, 6)) == (owned, 6)
 
 
 @given(st.binary(max_size=30))
-def test_foreign_user_data_is_passed_over(noise: bytes) -> None:
+def test_foreign_user_data_is_ignored(noise: bytes) -> None:
     try:
         decode(noise)
     except struct.error:
         raise AssertionError("it is caught") from None
 
 
-def test_table_has_kafkas_names() -> None:
+def test_assignors_have_kafkas_names() -> None:
     assert list(ASSIGNORS) == ["range", "roundrobin", "sticky", "cooperative-sticky"]
     assert [a.cooperative for a in ASSIGNORS.values()] == [False, False, False, True]
     assert all(a != b for a, b in pairwise(ASSIGNORS))

@@ -191,11 +191,11 @@ def same(witness: Witness, name: str, histories: int, generations: int) -> int:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", list(ASSIGNORS))
-def test_every_member_gets_what_kafka_gives_it(witness: Witness, name: str) -> None:
+def test_every_member_gets_the_partitions_that_kafka_assigns(witness: Witness, name: str) -> None:
     assert same(witness, name, histories=100, generations=8) < 100 * 8 // 50
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", list(ASSIGNORS))
-def test_every_member_gets_what_kafka_gives_it_in_long_histories(witness: Witness, name: str) -> None:
+def test_every_member_gets_the_partitions_that_kafka_assigns_in_long_histories(witness: Witness, name: str) -> None:
     assert same(witness, name, histories=3_000, generations=20) < 3_000 * 20 // 50

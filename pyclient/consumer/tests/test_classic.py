@@ -101,7 +101,7 @@ def in_group(test: Any) -> Any:
 
 
 @in_group
-async def test_a_member_that_was_late_during_a_rebalance_is_as_any_other_afterwards(group: Group) -> None:
+async def test_a_member_that_polled_too_late_during_a_rebalance_rejoins(group: Group) -> None:
     group.application.told.clear()
     group.beat = REBALANCE_IN_PROGRESS  # its revocation waits for a poll that does not come
     await group.until(lambda: group.appointments, polling=False)
@@ -114,7 +114,7 @@ async def test_a_member_that_was_late_during_a_rebalance_is_as_any_other_afterwa
 
 
 @in_group
-async def test_a_late_member_loses_its_partitions_once(group: Group) -> None:
+async def test_a_member_that_polls_too_late_loses_its_partitions_once(group: Group) -> None:
     group.application.told.clear()
     group.application.is_late = True
     await group.until(lambda: LeaveGroup in group.client.asked, polling=False)
@@ -126,7 +126,7 @@ async def test_a_late_member_loses_its_partitions_once(group: Group) -> None:
 
 
 @in_group
-async def test_a_member_that_was_put_out_during_a_rebalance_loses_its_partitions(group: Group) -> None:
+async def test_a_member_that_is_evicted_during_a_rebalance_loses_its_partitions(group: Group) -> None:
     group.application.told.clear()
     group.beat = REBALANCE_IN_PROGRESS
     await group.until(lambda: group.appointments, polling=False)
@@ -138,7 +138,7 @@ async def test_a_member_that_was_put_out_during_a_rebalance_loses_its_partitions
 
 
 @in_group
-async def test_a_member_that_is_assigned_what_it_does_not_want_takes_none_of_it_and_joins_again(group: Group) -> None:
+async def test_a_member_that_is_assigned_another_topic_takes_nothing_and_rejoins(group: Group) -> None:
     group.application.told.clear()
     group.assigned = [PLACE, UNWANTED]
     group.beat = REBALANCE_IN_PROGRESS
@@ -149,7 +149,7 @@ async def test_a_member_that_is_assigned_what_it_does_not_want_takes_none_of_it_
     assert group.application.told == [REVOKED, ASSIGNED]
 
 
-def test_what_comes_back_before_it_was_given_up_is_read_again() -> None:
+def test_a_partition_that_comes_back_before_its_revocation_is_read_again() -> None:
     async def main() -> None:
         group = Group("cooperative-sticky")
         group.member.start()

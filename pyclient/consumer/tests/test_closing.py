@@ -43,7 +43,7 @@ async def reader_of(broker: ScriptedBroker, **options: object) -> aio.Consumer:
 
 @pytest.mark.parametrize("listener", [None, Listener()])
 @on_loop
-async def test_a_close_does_not_wait_for_brokers_that_are_out_of_reach(monkeypatch, caplog, listener):
+async def test_close_does_not_wait_for_unreachable_brokers(monkeypatch, caplog, listener):
     monkeypatch.setattr(node, "FIRST_S", 0.05)
     async with ScriptedBroker(1) as broker:
         consumer = await reader_of(broker, listener=listener)
@@ -59,7 +59,7 @@ async def test_a_close_does_not_wait_for_brokers_that_are_out_of_reach(monkeypat
 
 
 @on_loop
-async def test_a_close_waits_for_a_broker_that_is_slow_and_for_others_that_are_not_reached(monkeypatch, caplog):
+async def test_close_waits_for_a_slow_coordinator_while_others_are_unreachable(monkeypatch, caplog):
     monkeypatch.setattr(node, "FIRST_S", 0.01)
     committed = []
 

@@ -99,7 +99,7 @@ def member(**settings: Any) -> Callable[[Check], Callable[[], None]]:
 
 
 @member()
-async def test_an_older_commit_is_not_sent_again_behind_a_newer_one(group: Member) -> None:
+async def test_an_older_commit_is_not_retried_after_a_newer_one(group: Member) -> None:
     group.codes.append(NOT_COORDINATOR)
     older = group.begin(100)
     await group.answered.wait()
@@ -111,7 +111,7 @@ async def test_an_older_commit_is_not_sent_again_behind_a_newer_one(group: Membe
 
 
 @member()
-async def test_a_commit_of_other_partitions_does_not_overtake(group: Member) -> None:
+async def test_a_retried_commit_waits_for_a_commit_of_other_partitions(group: Member) -> None:
     group.codes.append(LOADING)
     first, second = group.begin(100), group.begin(7, T1)
     await asyncio.gather(first, second)
@@ -119,14 +119,14 @@ async def test_a_commit_of_other_partitions_does_not_overtake(group: Member) -> 
 
 
 @member()
-async def test_commits_are_sent_in_their_order_while_the_coordinator_is_looked_for(group: Member) -> None:
+async def test_commits_keep_their_order_while_the_coordinator_is_unknown(group: Member) -> None:
     group.lookups.extend([5, 1, 1])
     await asyncio.gather(group.begin(100), group.begin(150))
     assert group.sent == [(100, 5), (150, 5)]
 
 
 @member()
-async def test_an_earlier_commit_is_told_before_a_later_one_returns(group: Member) -> None:
+async def test_the_callback_of_an_earlier_commit_runs_before_a_later_one_returns(group: Member) -> None:
     group.codes.append(NOT_COORDINATOR)
     told: list[KafkaError | None] = []
     group.hold(group.commits.commit_telling({T0: OffsetAndMetadata(100)}, lambda _, error: told.append(error)))
@@ -136,7 +136,7 @@ async def test_an_earlier_commit_is_told_before_a_later_one_returns(group: Membe
 
 
 @member()
-async def test_what_went_to_another_member_meanwhile_is_not_committed_again(group: Member) -> None:
+async def test_a_partition_that_another_member_had_meanwhile_is_not_committed_again(group: Member) -> None:
     group.codes.append(NOT_COORDINATOR)
     commit = group.begin(100)
     await group.generation(6, {T1})
@@ -147,7 +147,7 @@ async def test_what_went_to_another_member_meanwhile_is_not_committed_again(grou
 
 
 @member()
-async def test_what_stayed_ours_through_a_rebalance_is_committed_in_the_new_generation(group: Member) -> None:
+async def test_a_partition_kept_through_a_rebalance_is_committed_in_the_new_generation(group: Member) -> None:
     group.codes.append(STALE_MEMBER_EPOCH)
     commit = group.begin(100)
     await group.generation(6, {T0})
@@ -156,7 +156,7 @@ async def test_what_stayed_ours_through_a_rebalance_is_committed_in_the_new_gene
 
 
 @member()
-async def test_a_member_that_was_put_out_does_not_commit_again(group: Member) -> None:
+async def test_an_evicted_member_does_not_retry_its_commit(group: Member) -> None:
     group.codes.append(NOT_COORDINATOR)
     commit = group.begin(100)
     await group.generation(-1)
@@ -166,7 +166,7 @@ async def test_a_member_that_was_put_out_does_not_commit_again(group: Member) ->
 
 
 @member()
-async def test_a_commit_in_the_background_does_not_overtake_the_application(group: Member) -> None:
+async def test_a_background_commit_does_not_overtake_one_of_the_application(group: Member) -> None:
     group.subscription.state(T0).seek(90)
     group.codes.append(NOT_COORDINATOR)
     commit = group.begin(100)
@@ -206,14 +206,14 @@ def once(response: Any) -> Any:
     return asyncio.run(offsets.once([T0, T1]))
 
 
-def test_a_partition_that_an_answer_lacks_is_an_error_and_not_one_without_a_commit() -> None:
+def test_a_partition_missing_from_an_answer_is_an_error_not_an_absent_commit() -> None:
     found, errors = once(OffsetFetch.Response(groups=[of_group(0, 0)]))
     assert found == {T0: OffsetAndMetadata(100, -1, "")}
     assert list(errors) == [T1]
     assert isinstance(errors[T1], UnknownServerError)
 
 
-def test_a_group_that_is_answered_twice_has_the_error_of_either() -> None:
+def test_two_answers_for_one_group_yield_the_error_of_either() -> None:
     with pytest.raises(NotCoordinator):
         once(OffsetFetch.Response(groups=[of_group(0, 0), of_group(NOT_COORDINATOR)]))
     found, errors = once(OffsetFetch.Response(groups=[of_group(0, 0), of_group(0, 1)]))
@@ -221,7 +221,7 @@ def test_a_group_that_is_answered_twice_has_the_error_of_either() -> None:
 
 
 @member()
-async def test_a_commit_that_the_answer_lacks_is_not_taken_for_stored(group: Member) -> None:
+async def test_a_commit_missing_from_the_answer_is_an_error(group: Member) -> None:
     async def answer(*_: Any, **__: Any) -> OffsetCommit.Response:
         return OffsetCommit.Response()
 
@@ -230,7 +230,7 @@ async def test_a_commit_that_the_answer_lacks_is_not_taken_for_stored(group: Mem
         await group.begin(100)
 
 
-def test_a_partition_that_an_answer_about_offsets_lacks_is_an_error() -> None:
+def test_a_partition_missing_from_an_answer_about_offsets_is_an_error() -> None:
     client: Any = Silent(ListOffsets.Response())
     client.cluster = SimpleNamespace(leader=lambda tp: (1, 0))
     client.nodes = SimpleNamespace(aside=lambda node: node)

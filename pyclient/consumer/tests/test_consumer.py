@@ -82,7 +82,7 @@ def test_assigned_partitions_are_read_in_order(broker, topic) -> None:  # noqa: 
         assert consumer.current_lag(both(topic)[0]) == 0
 
 
-def test_seek_pause_and_offsets(broker, topic) -> None:  # noqa: F811
+def test_seek_and_pause_work_and_offsets_are_returned(broker, topic) -> None:  # noqa: F811
     one, other = both(topic)
     with Consumer(broker.bootstrap, **QUICK) as consumer:
         consumer.assign([one, other])
@@ -116,7 +116,7 @@ def test_arrow_holds_the_records(broker, topic) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_group_goes_on_where_it_has_committed(broker, topic, protocol) -> None:  # noqa: F811
+def test_a_group_resumes_at_its_committed_offset(broker, topic, protocol) -> None:  # noqa: F811
     group = {"group_id": unique("g"), "group_protocol": protocol, "topics": [topic], **QUICK}
     with Consumer(broker.bootstrap, **group, enable_auto_commit=False) as consumer:
         for count, _record in enumerate(consumer, 1):
@@ -133,7 +133,7 @@ def test_group_goes_on_where_it_has_committed(broker, topic, protocol) -> None: 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_exception_leaves_the_last_poll_uncommitted(broker, topic, protocol) -> None:  # noqa: F811
+def test_an_exception_leaves_the_last_poll_uncommitted(broker, topic, protocol) -> None:  # noqa: F811
     group = {"group_id": unique("g"), "group_protocol": protocol, "topics": [topic], **QUICK}
 
     def fail() -> None:
@@ -169,7 +169,7 @@ class Told:
     ],
     ids=["consumer", "eager", "cooperative"],
 )
-def test_second_member_takes_over_a_partition(broker, topic, settings) -> None:  # noqa: F811
+def test_a_second_member_takes_over_a_partition(broker, topic, settings) -> None:  # noqa: F811
     group = {"group_id": unique("g"), **QUICK, **settings}
     told = Told()
     with Consumer(broker.bootstrap, **group) as first, Consumer(broker.bootstrap, **group) as second:
@@ -187,14 +187,14 @@ def test_second_member_takes_over_a_partition(broker, topic, settings) -> None: 
     assert told.events[-1][0] == "-"
 
 
-def test_pattern_reads_topics_that_match(broker, topic) -> None:  # noqa: F811
+def test_a_pattern_reads_the_topics_that_match(broker, topic) -> None:  # noqa: F811
     with Consumer(broker.bootstrap, group_id=unique("g"), **QUICK) as consumer:
         consumer.subscribe(re.compile(re.escape(topic)))
         assert {record.topic for record in read(consumer, 100)} == {topic}
         assert consumer.subscription() == {topic}
 
 
-def test_read_committed_sees_no_aborted_records(broker, topic) -> None:  # noqa: F811
+def test_read_committed_returns_no_aborted_records(broker, topic) -> None:  # noqa: F811
     fill(broker.bootstrap, topic, 5, **{"transactional.id": unique("x")}).abort_transaction()
     fill(broker.bootstrap, topic, 3, **{"transactional.id": unique("x")}).commit_transaction()
     with Consumer(broker.bootstrap, isolation_level="read_committed", **QUICK) as consumer:
@@ -204,7 +204,7 @@ def test_read_committed_sees_no_aborted_records(broker, topic) -> None:  # noqa:
 
 
 @pytest.mark.nightly
-def test_member_that_was_late_cannot_commit(broker, topic) -> None:  # noqa: F811
+def test_a_member_that_polled_too_late_cannot_commit(broker, topic) -> None:  # noqa: F811
     settings = {"group_id": unique("g"), "enable_auto_commit": False, "max_poll_interval_ms": 300, **QUICK}
     with Consumer(broker.bootstrap, topics=[topic], **settings) as consumer:
         read(consumer, 100)
@@ -217,14 +217,14 @@ def test_member_that_was_late_cannot_commit(broker, topic) -> None:  # noqa: F81
         assert len(read(consumer, 100)) == 100
 
 
-def test_no_position_and_no_policy_is_an_error(broker, topic) -> None:  # noqa: F811
+def test_a_missing_position_is_an_error_if_no_reset_policy_is_set(broker, topic) -> None:  # noqa: F811
     with Consumer(broker.bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign(both(topic))
         with pytest.raises(NoOffsetForPartition, match=topic):
             consumer.poll(60)
 
 
-def test_seek_heals_what_no_poll_has_told_yet(broker, topic):  # noqa: F811
+def test_a_seek_clears_an_error_that_no_poll_has_raised_yet(broker, topic):  # noqa: F811
     with Consumer(broker.bootstrap, **{**QUICK, "auto_offset_reset": "none"}) as consumer:
         consumer.assign(both(topic))
         until(lambda: consumer._core._errors)  # the search has ended without a position
@@ -241,7 +241,7 @@ def test_wakeup_ends_the_wait(broker, topic) -> None:  # noqa: F811
             consumer.poll()
 
 
-def test_misuse_is_told(broker) -> None:  # noqa: F811
+def test_wrong_use_of_a_consumer_raises_an_error(broker) -> None:  # noqa: F811
     with pytest.raises(ConfigError, match=r"group\.id"):
         Consumer(broker.bootstrap, group_idd="g")
     with pytest.raises(ConfigError, match="assignment"):
@@ -259,7 +259,7 @@ def test_misuse_is_told(broker) -> None:  # noqa: F811
         consumer.poll(0)
 
 
-def test_asyncio_face_reads_and_commits(broker, topic) -> None:  # noqa: F811
+def test_the_asyncio_consumer_reads_and_commits(broker, topic) -> None:  # noqa: F811
     group = {"group_id": unique("g"), "topics": [topic], **QUICK}
 
     async def check() -> None:
@@ -304,7 +304,7 @@ class Seen:
         self.notes.append(("close", None))
 
 
-def test_interceptors_see_polls_and_commits(broker, topic) -> None:  # noqa: F811
+def test_interceptors_are_called_for_polls_and_commits(broker, topic) -> None:  # noqa: F811
     seen = Seen()
     first = TopicPartition(topic, 0)
     with Consumer(
@@ -318,6 +318,6 @@ def test_interceptors_see_polls_and_commits(broker, topic) -> None:  # noqa: F81
     assert seen.notes == expected
 
 
-def test_a_class_is_no_interceptor() -> None:
+def test_an_interceptor_class_is_refused_because_an_instance_is_expected() -> None:
     with pytest.raises(ConfigError, match="pass an instance"):
         Consumer("localhost:9", interceptor_classes=[Seen])

@@ -30,12 +30,12 @@ def established() -> FetchSession:
     return session
 
 
-def test_first_request_is_full() -> None:
+def test_the_first_request_is_full() -> None:
     plan = FetchSession().plan(wanted(a0=1, b0=3), 100)
     assert (plan.session_id, plan.session_epoch, sent(plan)) == (0, 0, {"a0": 1, "b0": 3})
 
 
-def test_then_only_what_has_changed_is_sent() -> None:
+def test_later_requests_have_only_changed_partitions() -> None:
     session = established()
     plan = session.plan(wanted(a0=5, a1=2, b0=3), 100)
     assert (plan.session_id, plan.session_epoch, sent(plan), forgotten(plan)) == (77, 1, {"a0": 5}, set())
@@ -44,14 +44,14 @@ def test_then_only_what_has_changed_is_sent() -> None:
     assert (plan.session_epoch, sent(plan), forgotten(plan)) == (2, {}, {"a1"})
 
 
-def test_partition_that_was_forgotten_is_sent_again() -> None:
+def test_a_forgotten_partition_is_sent_again() -> None:
     session = established()
     session.plan(wanted(a0=1), 100)
     session.on_response(0, 77)
     assert sent(session.plan(wanted(a0=1, b0=3), 100)) == {"b0": 3}
 
 
-def test_topic_created_again_is_forgotten_and_sent() -> None:
+def test_a_topic_created_again_is_forgotten_and_sent_by_its_new_id() -> None:
     session = established()
     rows = wanted(a0=1, a1=2, b0=3)
     rows[B0] = rows[B0]._replace(topic_id=b"b" * 16)
@@ -59,7 +59,7 @@ def test_topic_created_again_is_forgotten_and_sent() -> None:
     assert (sent(plan), forgotten(plan)) == ({"b0": 3}, {"b0"})
 
 
-def test_broker_without_room_for_sessions_gets_full_requests() -> None:
+def test_a_broker_without_room_for_sessions_gets_full_requests() -> None:
     session = FetchSession()
     session.plan(wanted(a0=1), 100)
     session.on_response(0, 0)
@@ -67,21 +67,21 @@ def test_broker_without_room_for_sessions_gets_full_requests() -> None:
     assert (plan.session_id, plan.session_epoch, sent(plan)) == (0, 0, {"a0": 1})
 
 
-def test_session_that_the_broker_has_lost_starts_again() -> None:
+def test_a_session_that_the_broker_has_lost_starts_again() -> None:
     session = established()
     session.on_response(70, 0)
     plan = session.plan(wanted(a0=1), 100)
     assert (plan.session_id, plan.session_epoch, sent(plan)) == (0, 0, {"a0": 1})
 
 
-def test_unanswered_request_closes_the_session_and_opens_one() -> None:
+def test_an_unanswered_request_closes_the_session_and_opens_a_new_one() -> None:
     session = established()
     session.on_failure()
     plan = session.plan(wanted(a0=1, a1=2, b0=3), 100)
     assert (plan.session_id, plan.session_epoch, len(sent(plan))) == (77, 0, 3)
 
 
-def test_epoch_wraps_to_one() -> None:
+def test_the_session_epoch_wraps_to_1() -> None:
     session = established()
     session.epoch = 0x7FFFFFFF
     session.on_response(0, 77)

@@ -100,7 +100,7 @@ def reading() -> tuple[Posts, Subscription, Fetcher]:
     return posts, subscription, fetcher
 
 
-def test_a_leader_that_slept_answers_too_late_and_nothing_is_given_twice() -> None:
+def test_a_late_answer_of_an_old_leader_duplicates_no_record() -> None:
     posts, _, fetcher = reading()
     posts.cluster.now = (2, 2)
     fetcher.pump()
@@ -111,7 +111,7 @@ def test_a_leader_that_slept_answers_too_late_and_nothing_is_given_twice() -> No
     assert [chunk.count for chunk in fetcher.take(100)] == [5, 2]
 
 
-def test_what_came_damaged_is_fetched_once_more_before_it_is_told() -> None:
+def test_a_damaged_batch_is_fetched_again_before_it_is_an_error() -> None:
     """Found by a campaign: pages that the kernel sent from a file which was cut meanwhile; the log itself was whole."""
     posts, subscription, fetcher = reading()
     posts.answer(1, 0, 5)
@@ -131,7 +131,7 @@ def test_what_came_damaged_is_fetched_once_more_before_it_is_told() -> None:
     assert subscription.states[PLACE].position == 8
 
 
-def test_an_error_of_a_partition_says_where_and_what_to_do() -> None:
+def test_an_error_of_a_partition_names_it_and_says_what_to_do() -> None:
     posts, _, fetcher = reading()
     posts.answer(1, 0, 5)
     fetcher.take(100)
@@ -143,7 +143,7 @@ def test_an_error_of_a_partition_says_where_and_what_to_do() -> None:
         fetcher.take(100)
 
 
-def test_nothing_behind_the_end_of_a_range_is_given_or_asked_for() -> None:
+def test_nothing_beyond_the_end_of_a_range_is_returned_or_fetched() -> None:
     posts, subscription = Posts(), Subscription()
     subscription.assign_range(PLACE, 2, 7)
     fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, SignalSafeLock())  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def test_nothing_behind_the_end_of_a_range_is_given_or_asked_for() -> None:
     assert not posts.waiting
 
 
-def test_a_range_ends_where_the_next_record_lies_behind_it() -> None:
+def test_a_range_is_at_its_end_when_the_next_record_lies_beyond_it() -> None:
     posts, subscription = Posts(), Subscription()
     subscription.assign_range(PLACE, 2, 7)
     fetcher = Fetcher(posts, load(CONSUMER, "localhost:9092"), subscription, SignalSafeLock())  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ def waiting(count: int, size: int) -> tuple[Posts, Subscription, Fetcher]:
 
 
 @pytest.mark.parametrize("count", [4, 9, 14])
-def test_paused_partitions_never_keep_another_from_being_fetched(count: int) -> None:
+def test_paused_partitions_never_block_the_fetch_of_another(count: int) -> None:
     posts, subscription, fetcher = waiting(count, 10_000)
     last = TopicPartition("t", count - 1)
     subscription.states[last].seek(0)
@@ -196,7 +196,7 @@ def test_paused_partitions_never_keep_another_from_being_fetched(count: int) -> 
     assert [(chunk.partition, chunk.count) for chunk in fetcher.take(100)] == [(count - 1, 1)]
 
 
-def test_what_paused_partitions_had_to_give_up_is_fetched_again_and_nothing_is_missing() -> None:
+def test_records_dropped_for_paused_partitions_are_fetched_again() -> None:
     posts, subscription, fetcher = waiting(9, 10_000)
     subscription.states[TopicPartition("t", 8)].seek(0)
     fetcher.pump()
@@ -214,7 +214,7 @@ def test_what_paused_partitions_had_to_give_up_is_fetched_again_and_nothing_is_m
     assert found == set(range(9))
 
 
-def test_what_is_paused_stays_where_nobody_wants_room() -> None:
+def test_records_of_a_paused_partition_stay_buffered_unless_room_is_needed() -> None:
     posts, subscription, fetcher = waiting(9, 10_000)
     last = subscription.states[TopicPartition("t", 8)]
     last.seek(0)
@@ -227,7 +227,7 @@ def test_what_is_paused_stays_where_nobody_wants_room() -> None:
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_a_batch_that_becomes_too_large_is_not_called_damaged_and_one_that_is_allowed_is_read(codec: int) -> None:
+def test_a_batch_that_unpacks_too_large_is_not_called_damaged(codec: int) -> None:
     size = 33 << 20
     builder = Builder(codec=codec)
     builder.append(0, None, bytes(size))

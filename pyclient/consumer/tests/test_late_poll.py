@@ -11,7 +11,7 @@ from pyclient import Consumer
 from pyclient.consumer import core as core_module
 
 
-def test_a_poll_that_waits_longer_than_the_interval_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poll_that_waits_longer_than_max_poll_interval_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quiet topic: the interval runs from the end of a poll, as long as none is under way."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(core_module, "time", SimpleNamespace(monotonic=lambda: clock.now, time=time.time))

@@ -99,7 +99,7 @@ def in_group(test: Callable[[Group], Awaitable[None]]) -> Any:
 
 
 @in_group
-async def test_a_topic_that_is_not_known_yet_holds_up_no_other(group: Group) -> None:
+async def test_an_assigned_topic_that_is_still_unknown_does_not_block_others(group: Group) -> None:
     group.target = {T: [1], U: [0]}
     await group.until_owned({T: [1]})
     assert set(group.subscription.states) == {T1}
@@ -110,7 +110,7 @@ async def test_a_topic_that_is_not_known_yet_holds_up_no_other(group: Group) -> 
 
 
 @in_group
-async def test_what_is_assigned_later_does_not_wait_for_a_topic_that_is_not_known(group: Group) -> None:
+async def test_a_later_assignment_does_not_wait_for_an_unknown_topic(group: Group) -> None:
     group.target = {T: [0, 1], U: [0]}
     await group.until(lambda: Metadata in group.client.asked[-1:])
     group.target = {T: [1], U: [0]}
@@ -119,7 +119,7 @@ async def test_what_is_assigned_later_does_not_wait_for_a_topic_that_is_not_know
 
 
 @in_group
-async def test_a_topic_that_was_made_again_has_other_partitions(group: Group) -> None:
+async def test_partitions_of_a_topic_created_again_are_lost_and_assigned_without_position(group: Group) -> None:
     group.subscription.state(T0).seek(100)
     group.names, group.target = {T_ANEW: "t"}, {T_ANEW: [0]}
     await group.until_owned({T_ANEW: [0]})
@@ -129,7 +129,7 @@ async def test_a_topic_that_was_made_again_has_other_partitions(group: Group) ->
 
 
 @in_group
-async def test_what_is_owned_keeps_its_id_while_the_metadata_does_not_have_the_topic(group: Group) -> None:
+async def test_an_owned_partition_is_kept_while_metadata_lacks_its_topic(group: Group) -> None:
     group.subscription.state(T0).seek(100)
     group.client.forget(["t"])
     group.target = {T: [0]}
@@ -166,7 +166,7 @@ def test_an_evicted_member_keeps_its_identity_until_the_application_polls(listen
     asyncio.run(main())
 
 
-def test_a_right_that_is_missing_is_told_and_the_member_goes_on_when_it_is_granted() -> None:
+def test_a_missing_right_is_reported_and_the_member_continues_once_it_is_granted() -> None:
     async def main() -> None:
         group = Group()
         group.code = GroupAuthorizationFailed.code

@@ -61,12 +61,12 @@ def nothing() -> None:
     """Happens."""
 
 
-def test_without_a_seek_the_committed_offset_is_the_position() -> None:
+def test_the_committed_offset_is_the_position_if_there_was_no_seek() -> None:
     assert found(PartitionState(TP), at_metadata=nothing, at_commits=nothing) == 20
 
 
 @pytest.mark.parametrize("when", ["at_metadata", "at_commits"])
-def test_a_seek_during_the_search_counts_and_what_was_read_since_is_not_read_again(when: str) -> None:
+def test_a_seek_while_offsets_are_looked_up_wins_and_no_record_is_read_twice(when: str) -> None:
     """The application seeks right behind ``assign``, and reads on from there, before the committed offset is known."""
     state = PartitionState(TP)
 

@@ -34,7 +34,7 @@ class Revoked(RebalanceListener):
         self.seen += sorted(partitions)
 
 
-def test_listener_has_the_methods_that_it_needs() -> None:
+def test_a_listener_without_the_required_methods_is_refused() -> None:
     place = TopicPartition("t", 0)
     told, assigned = Revoked(), Assigned()
     for listener in (told, assigned):
@@ -49,7 +49,7 @@ def test_listener_has_the_methods_that_it_needs() -> None:
      {"partition_assignment_strategy": "cooperative-sticky"}],
     ids=["consumer", "eager", "cooperative"],
 )  # fmt: skip
-def test_partitions_that_stay_are_paused_still(broker: Broker, settings: dict[str, str]) -> None:  # noqa: F811
+def test_partitions_kept_in_a_rebalance_stay_paused(broker: Broker, settings: dict[str, str]) -> None:  # noqa: F811
     topic = unique("paused")
     with Admin(broker.bootstrap) as admin:
         admin.create_topics(topic, num_partitions=4, replication_factor=1)

@@ -13,7 +13,7 @@ from pyclient.topic_partition import TopicPartition
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def test_partitions_that_stay_keep_their_places() -> None:
+def test_partitions_kept_in_a_rebalance_keep_their_positions() -> None:
     subscription = Subscription()
     subscription.subscribe(["a"])
     subscription.set_assigned([A0, A1])
@@ -25,7 +25,7 @@ def test_partitions_that_stay_keep_their_places() -> None:
         subscription.state(A1)
 
 
-def test_what_was_fetched_before_a_seek_is_of_another_turn() -> None:
+def test_a_seek_begins_a_new_turn_so_that_older_fetches_are_dropped() -> None:
     subscription = Subscription()
     subscription.assign([A0])
     state = subscription.state(A0)
@@ -37,7 +37,7 @@ def test_what_was_fetched_before_a_seek_is_of_another_turn() -> None:
     assert (state.turn != turn, state.position, state.reset) == (True, None, EARLIEST)
 
 
-def test_partition_given_up_is_of_another_turn() -> None:
+def test_a_revoked_partition_begins_a_new_turn() -> None:
     subscription = Subscription()
     subscription.assign([A0])
     state = subscription.state(A0)
@@ -46,7 +46,7 @@ def test_partition_given_up_is_of_another_turn() -> None:
     assert state.turn != turn
 
 
-def test_ways_of_subscribing_are_not_mixed() -> None:
+def test_subscribe_assign_and_patterns_cannot_be_mixed() -> None:
     subscription = Subscription()
     subscription.subscribe(["a"])
     with pytest.raises(IllegalState, match=r"^the consumer already reads topics: unsubscribe\(\) first$"):
@@ -58,7 +58,7 @@ def test_ways_of_subscribing_are_not_mixed() -> None:
     assert not subscription.by_group
 
 
-def test_pattern_matches_whole_names() -> None:
+def test_a_pattern_must_match_the_whole_name() -> None:
     subscription = Subscription()
     subscription.subscribe_pattern(re.compile("a|b."))
     assert subscription.match(["a", "ab", "bb", "b"])
@@ -66,7 +66,7 @@ def test_pattern_matches_whole_names() -> None:
     assert not subscription.match(["bb", "a", "c"])
 
 
-def test_settled_is_what_the_last_poll_gave() -> None:
+def test_settled_positions_are_those_of_the_last_poll() -> None:
     subscription = Subscription()
     subscription.assign([A0])
     state = subscription.state(A0)
@@ -77,7 +77,7 @@ def test_settled_is_what_the_last_poll_gave() -> None:
     assert (state.settled, state.settled_epoch) == (9, 2)
 
 
-def test_pauses_outlive_an_eager_rebalance_of_what_comes_back() -> None:
+def test_pauses_survive_an_eager_rebalance_that_returns_the_partition() -> None:
     subscription = Subscription()
     subscription.subscribe(["a", "b"])
     subscription.set_assigned([A0, A1, B0])
@@ -92,7 +92,7 @@ def test_pauses_outlive_an_eager_rebalance_of_what_comes_back() -> None:
     assert subscription.paused() == {A0}, "it was another's meanwhile"
 
 
-def test_topic_that_the_pattern_matches_is_wanted_before_it_is_known() -> None:
+def test_a_topic_that_matches_the_pattern_is_wanted_before_it_is_known() -> None:
     subscription = Subscription()
     subscription.subscribe_pattern(re.compile("a.*"))
     assert subscription.match(["a", "b"])

@@ -28,11 +28,11 @@ GROUP = {"group_protocol": "consumer", "auto_offset_reset": "earliest", "fetch_m
         (re.compile(".*"), None),
     ],
 )
-def test_pattern_says_the_same_to_the_broker_or_nothing(pattern: re.Pattern[str], expected: str | None) -> None:
+def test_a_pattern_is_sent_only_if_the_broker_reads_it_alike(pattern: re.Pattern[str], expected: str | None) -> None:
     assert for_broker(pattern, hides_internal=True) == expected
 
 
-def test_internal_topics_may_match_where_that_is_wanted() -> None:
+def test_a_pattern_matches_internal_topics_unless_they_are_hidden() -> None:
     assert for_broker(re.compile(".*"), hides_internal=False) == ".*"
 
 
@@ -49,7 +49,7 @@ def stem(broker: Broker) -> Iterator[str]:  # noqa: F811
         admin.delete_topics(names)
 
 
-def test_coordinator_matches_the_pattern(broker: Broker, stem: str) -> None:  # noqa: F811
+def test_the_coordinator_matches_the_pattern(broker: Broker, stem: str) -> None:  # noqa: F811
     with Consumer(broker.bootstrap, group_id=unique("g"), **GROUP) as consumer:
         consumer.subscribe(re.compile(f"{stem}-[A-B]", re.IGNORECASE))
         assert {record.topic for record in take(consumer, 2)} == {f"{stem}-a", f"{stem}-b"}
@@ -58,13 +58,13 @@ def test_coordinator_matches_the_pattern(broker: Broker, stem: str) -> None:  # 
         assert known.partitions(f"{stem}-other") is None, "the client has not asked for topics that it does not read"
 
 
-def test_client_matches_what_the_broker_cannot(broker: Broker, stem: str) -> None:  # noqa: F811
+def test_the_client_matches_a_pattern_that_the_broker_cannot(broker: Broker, stem: str) -> None:  # noqa: F811
     with Consumer(broker.bootstrap, group_id=unique("g"), **GROUP) as consumer:
         consumer.subscribe(re.compile(f"{stem} -a", re.VERBOSE))
         assert [record.topic for record in take(consumer, 1)] == [f"{stem}-a"]
 
 
-def test_another_pattern_may_follow(broker: Broker, stem: str) -> None:  # noqa: F811
+def test_a_pattern_can_be_replaced_by_another(broker: Broker, stem: str) -> None:  # noqa: F811
     with Consumer(broker.bootstrap, group_id=unique("g"), **GROUP) as consumer:
         for pattern, name in ((f"{stem}-a", "a"), (f"{stem}-b", "b")):
             consumer.subscribe(re.compile(pattern))
@@ -73,7 +73,7 @@ def test_another_pattern_may_follow(broker: Broker, stem: str) -> None:  # noqa:
         assert [record.topic for record in take(consumer, 1)] == [f"{stem}-other"]
 
 
-def test_pattern_that_the_broker_does_not_understand_is_told(broker: Broker, stem: str) -> None:  # noqa: F811
+def test_a_pattern_that_the_broker_cannot_parse_raises_an_error(broker: Broker, stem: str) -> None:  # noqa: F811
     with Consumer(broker.bootstrap, group_id=unique("g"), **GROUP) as consumer:
         consumer.subscribe(re.compile(f"(?!x){stem}-a"))
         with pytest.raises(InvalidRegularExpression, match=rf"\(\?!x\){stem}.*RE2/J.*group\.protocol=classic"):

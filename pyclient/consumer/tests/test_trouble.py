@@ -169,13 +169,13 @@ async def refusal(consumer: Consumer) -> KafkaError:
 
 
 @reading()
-async def test_a_topic_that_does_not_exist_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
+async def test_a_topic_that_does_not_exist_does_not_block_others(broker: Broker, consumer: Consumer) -> None:
     await consumer.assign([T0, NOPE, T1])
     assert await places(consumer, 2) == {T0, T1}
 
 
 @reading()
-async def test_a_topic_that_does_not_exist_is_told_when_the_time_is_over(broker: Broker, consumer: Consumer) -> None:
+async def test_a_topic_that_does_not_exist_is_an_error_after_the_timeout(broker: Broker, consumer: Consumer) -> None:
     consumer._core._positions._timeout = 0.05
     await consumer.assign([NOPE])
     told = await refusal(consumer)
@@ -187,14 +187,14 @@ async def test_a_topic_that_does_not_exist_is_told_when_the_time_is_over(broker:
 
 
 @reading()
-async def test_a_partition_that_does_not_exist_is_told(broker: Broker, consumer: Consumer) -> None:
+async def test_a_partition_that_does_not_exist_is_an_error(broker: Broker, consumer: Consumer) -> None:
     consumer._core._positions._timeout = 0.05
     await consumer.assign([TopicPartition("t", 2)])
     assert "topic t has 2 partitions: there is no partition 2" in str(await refusal(consumer))
 
 
 @reading()
-async def test_the_end_of_a_partition_that_does_not_exist_is_told_and_not_waited_for(
+async def test_end_offsets_fails_at_once_for_a_partition_that_does_not_exist(
     broker: Broker, consumer: Consumer
 ) -> None:
     with pytest.raises(UnknownTopicOrPartition, match="topic t has 2 partitions: there is no partition 9"):
@@ -204,7 +204,7 @@ async def test_the_end_of_a_partition_that_does_not_exist_is_told_and_not_waited
 
 
 @reading()
-async def test_a_time_that_is_a_word_is_refused(broker: Broker, consumer: Consumer) -> None:
+async def test_a_time_given_as_text_is_refused(broker: Broker, consumer: Consumer) -> None:
     with pytest.raises(TypeError, match="t-0: a time must be an int, in ms since 1970, not 'earliest'"):
         await consumer.offsets_for_times({T0: "earliest"})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="is not a list of TopicPartition"):
@@ -212,7 +212,7 @@ async def test_a_time_that_is_a_word_is_refused(broker: Broker, consumer: Consum
 
 
 @reading()
-async def test_a_topic_that_is_forbidden_is_told_and_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
+async def test_a_forbidden_topic_is_an_error_and_does_not_block_others(broker: Broker, consumer: Consumer) -> None:
     broker.topics["secret"] = -FORBIDDEN
     await consumer.assign([T0, TopicPartition("secret", 0)])
     assert isinstance(await refusal(consumer), TopicAuthorizationFailed)
@@ -220,7 +220,7 @@ async def test_a_topic_that_is_forbidden_is_told_and_keeps_no_other_waiting(brok
 
 
 @reading()
-async def test_a_topic_that_is_forbidden_is_read_when_it_is_granted(broker: Broker, consumer: Consumer) -> None:
+async def test_a_forbidden_topic_is_read_once_access_is_granted(broker: Broker, consumer: Consumer) -> None:
     broker.topics["secret"] = -FORBIDDEN
     await consumer.assign([TopicPartition("secret", 0)])
     told = await refusal(consumer)
@@ -231,7 +231,7 @@ async def test_a_topic_that_is_forbidden_is_read_when_it_is_granted(broker: Brok
 
 
 @reading()
-async def test_a_topic_that_is_subscribed_to_is_read_when_it_is_granted(broker: Broker, consumer: Consumer) -> None:
+async def test_a_subscribed_topic_is_read_once_access_is_granted(broker: Broker, consumer: Consumer) -> None:
     broker.topics["secret"] = -FORBIDDEN
     await consumer.subscribe(["secret"])
     for _ in range(2):  # each poll asks again
@@ -246,7 +246,7 @@ async def test_a_topic_that_is_subscribed_to_is_read_when_it_is_granted(broker: 
 
 
 @reading(group_id="g", enable_auto_commit=False)
-async def test_a_group_that_is_forbidden_is_asked_for_again_until_it_is_granted(
+async def test_a_forbidden_group_is_retried_until_access_is_granted(
     broker: Broker, consumer: Consumer
 ) -> None:
     known = broker.handlers[FindCoordinator]
@@ -261,7 +261,7 @@ async def test_a_group_that_is_forbidden_is_asked_for_again_until_it_is_granted(
 
 
 @reading(group_id="g", enable_auto_commit=False)
-async def test_an_offset_that_is_not_known_yet_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
+async def test_an_unstable_committed_offset_does_not_block_other_partitions(broker: Broker, consumer: Consumer) -> None:
     broker.refused = {("committed", 1): UNSTABLE_OFFSET_COMMIT}
     await consumer.assign([T0, T1])
     assert await places(consumer, 1) == {T0}
@@ -270,7 +270,7 @@ async def test_an_offset_that_is_not_known_yet_keeps_no_other_waiting(broker: Br
 
 
 @reading()
-async def test_an_offset_that_a_leader_does_not_tell_keeps_no_other_waiting(broker: Broker, consumer: Consumer) -> None:
+async def test_an_offset_that_its_leader_cannot_give_does_not_block_others(broker: Broker, consumer: Consumer) -> None:
     broker.refused = {("offsets", 1): LEADER_NOT_AVAILABLE}
     await consumer.assign([T0, T1])
     assert await places(consumer, 1) == {T0}
@@ -287,7 +287,7 @@ async def test_all_partitions_without_a_position_are_named(broker: Broker, consu
 
 
 @reading()
-async def test_fetches_that_are_refused_as_a_whole_are_told_and_tried_again(broker: Broker, consumer: Consumer) -> None:
+async def test_a_fetch_that_is_refused_as_a_whole_is_reported_and_retried(broker: Broker, consumer: Consumer) -> None:
     broker.refused = {"fetch": CLUSTER_FORBIDDEN}
     await consumer.assign([T0])
     for _ in range(2):
@@ -302,7 +302,7 @@ async def test_fetches_that_are_refused_as_a_whole_are_told_and_tried_again(brok
 
 
 @reading()
-async def test_an_answer_that_cannot_be_taken_is_told_and_asked_for_again(broker: Broker, consumer: Consumer) -> None:
+async def test_an_unprocessable_response_is_reported_and_fetched_again(broker: Broker, consumer: Consumer) -> None:
     fetcher = consumer._core.fetcher
     take, faults = fetcher._on_response, [KeyError("k")]
 
@@ -320,7 +320,7 @@ async def test_an_answer_that_cannot_be_taken_is_told_and_asked_for_again(broker
 
 
 @reading()
-async def test_a_search_for_positions_that_fails_is_told_by_every_poll(broker: Broker, consumer: Consumer) -> None:
+async def test_every_poll_raises_the_error_of_a_failed_search_for_positions(broker: Broker, consumer: Consumer) -> None:
     positions = consumer._core._positions
     positions._policy = None  # type: ignore[assignment]
     await consumer.assign([T0])
@@ -332,7 +332,7 @@ async def test_a_search_for_positions_that_fails_is_told_by_every_poll(broker: B
 
 
 @reading(group_id="g", auto_commit_interval_ms=1)
-async def test_a_commit_in_the_background_that_fails_is_told(broker: Broker, consumer: Consumer) -> None:
+async def test_poll_raises_the_error_of_a_failed_background_commit(broker: Broker, consumer: Consumer) -> None:
     async def fail(timeout: float = 0) -> None:
         raise KeyError("k")
 
@@ -372,7 +372,7 @@ def test_an_assignment_of_what_does_not_exist_is_warned_of_once(caplog: pytest.L
 
 
 @reading(group_id="g", group_protocol="consumer")
-async def test_a_member_that_a_coordinator_has_not_answered_leaves_too(broker: Broker, consumer: Consumer) -> None:
+async def test_a_member_leaves_even_if_the_coordinator_never_answered_it(broker: Broker, consumer: Consumer) -> None:
     answer = ConsumerGroupHeartbeat.Response(error_code=COORDINATOR_LOADING)
     broker.handlers[ConsumerGroupHeartbeat] = lambda *_: answer
     await consumer.subscribe(["t"])
@@ -383,7 +383,7 @@ async def test_a_member_that_a_coordinator_has_not_answered_leaves_too(broker: B
 
 
 @reading(group_id="g")
-async def test_another_subscription_ends_a_fault(broker: Broker, consumer: Consumer) -> None:
+async def test_a_new_subscription_clears_a_fault(broker: Broker, consumer: Consumer) -> None:
     consumer._core.on_fault(ClusterAuthorizationFailed())
     for _ in range(2):
         assert isinstance(await refusal(consumer), ClusterAuthorizationFailed)
@@ -392,7 +392,7 @@ async def test_another_subscription_ends_a_fault(broker: Broker, consumer: Consu
 
 
 @reading(group_id="g")
-async def test_what_is_read_next_has_no_error_of_what_was_read_before(broker: Broker, consumer: Consumer) -> None:
+async def test_a_new_assignment_clears_errors_of_the_one_before(broker: Broker, consumer: Consumer) -> None:
     core = consumer._core
     for change in (
         core.assign([T0]),
@@ -407,7 +407,7 @@ async def test_what_is_read_next_has_no_error_of_what_was_read_before(broker: Br
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_a_pattern_that_is_given_up_while_its_topics_are_asked_for_poisons_no_other(group: str | None) -> None:
+def test_a_pattern_replaced_during_its_lookup_does_not_affect_the_next(group: str | None) -> None:
     @reading()
     async def check(broker: Broker, _: Consumer) -> None:
         consumer = Consumer(broker.address, QUICK, topics=re.compile("n.*"), group_id=group)

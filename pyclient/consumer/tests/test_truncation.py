@@ -32,14 +32,14 @@ def reader(position: int, epoch: int, fetched: int | None = None, fetched_epoch:
     return state
 
 
-def test_place_is_doubtful_when_the_leader_epoch_changes() -> None:
+def test_a_position_is_doubtful_when_the_leader_epoch_changes() -> None:
     state = reader(10, 3)
     assert not is_doubtful(state, 5)
     assert is_doubtful(state, 6)
     assert not is_doubtful(state, -1), "a broker too old to tell its epoch"
 
 
-def test_place_that_comes_from_elsewhere_is_doubtful_if_it_has_an_epoch() -> None:
+def test_a_position_from_a_seek_is_doubtful_if_it_has_an_epoch() -> None:
     state = reader(10, 3)
     state.seek(7, 2)
     assert is_doubtful(state, 5)
@@ -47,19 +47,19 @@ def test_place_that_comes_from_elsewhere_is_doubtful_if_it_has_an_epoch() -> Non
     assert not is_doubtful(state, 5)
 
 
-def test_log_that_goes_on_behind_the_place_is_good() -> None:
+def test_a_position_is_valid_if_the_log_extends_beyond_it() -> None:
     state = reader(10, 3, 20, 4)
     assert judge(state, 6, EpochEnd(4, 20)) is None
     assert (state.position, state.fetch_offset, is_doubtful(state, 6)) == (10, 20, False)
 
 
-def test_epoch_of_which_compaction_left_nothing_is_told_by_the_one_before() -> None:
+def test_an_epoch_that_compaction_emptied_is_validated_by_the_one_before() -> None:
     state = reader(10, 3)
     assert judge(state, 6, EpochEnd(2, 50)) is None
     assert (state.fetch_offset, state.fetch_epoch, state.position) == (10, 2, 10)
 
 
-def test_what_was_only_fetched_ahead_is_dropped_and_the_position_doubted() -> None:
+def test_truncated_records_that_were_only_prefetched_are_dropped() -> None:
     state = reader(10, 3, 20, 4)
     turn = state.turn
     assert judge(state, 6, EpochEnd(3, 12)) is None
@@ -73,7 +73,7 @@ def test_what_was_only_fetched_ahead_is_dropped_and_the_position_doubted() -> No
 @pytest.mark.parametrize(
     ("answer", "divergent"), [(EpochEnd(2, 8), OffsetAndMetadata(8, 2)), (UNKNOWN, None)], ids=["known", "unknown"]
 )
-def test_records_that_the_application_has_read_are_gone(answer: EpochEnd, divergent: OffsetAndMetadata | None) -> None:
+def test_truncation_of_records_already_read_is_an_error(answer: EpochEnd, divergent: OffsetAndMetadata | None) -> None:
     state = reader(10, 3)
     truncation = judge(state, 6, answer)
     assert truncation == Truncation(10, divergent)
@@ -83,7 +83,7 @@ def test_records_that_the_application_has_read_are_gone(answer: EpochEnd, diverg
         assert (state.position, state.epoch, is_doubtful(state, 6)) == (8, 2, False)
 
 
-def test_error_says_where_and_can_be_pickled() -> None:
+def test_the_truncation_error_names_the_offset_and_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(LogTruncation(TP, 10, OffsetAndMetadata(8, 2))))
     assert (error.partition, error.offset, error.divergent) == (TP, 10, OffsetAndMetadata(8, 2))
     assert "offset 8" in str(error)
@@ -105,7 +105,7 @@ def ten(broker: Broker) -> Iterator[TopicPartition]:  # noqa: F811
         admin.delete_topics([topic])
 
 
-def test_committed_offset_that_was_truncated_is_an_error_without_a_policy(
+def test_a_truncated_committed_offset_is_an_error_without_a_reset_policy(
     broker: Broker,  # noqa: F811
     ten: TopicPartition,
 ) -> None:
@@ -121,7 +121,7 @@ def test_committed_offset_that_was_truncated_is_an_error_without_a_policy(
         assert [record.offset for record in take(consumer, 1)] == [9]
 
 
-def test_with_a_policy_reading_goes_on_where_the_logs_part(broker: Broker, ten: TopicPartition) -> None:  # noqa: F811
+def test_a_reset_policy_resumes_where_the_logs_diverge(broker: Broker, ten: TopicPartition) -> None:  # noqa: F811
     with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer, Producer(broker.bootstrap) as producer:
         consumer.assign([ten])
         consumer.seek(ten, OffsetAndMetadata(50, 0))
@@ -130,7 +130,7 @@ def test_with_a_policy_reading_goes_on_where_the_logs_part(broker: Broker, ten: 
         assert [record.offset for record in take(consumer, 1)] == [10]
 
 
-def test_epoch_that_the_leader_never_had_resets_by_the_policy(broker: Broker, ten: TopicPartition) -> None:  # noqa: F811
+def test_an_epoch_unknown_to_the_leader_resets_the_offset(broker: Broker, ten: TopicPartition) -> None:  # noqa: F811
     with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([ten])
         consumer.seek(ten, OffsetAndMetadata(5, 70))
@@ -146,7 +146,7 @@ def cut(log: Path, offset: int) -> None:
 
 
 @pytest.mark.nightly
-def test_log_that_lost_its_end_is_noticed_while_reading(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+def test_truncation_of_the_log_is_noticed_while_reading(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     with kind(pytestconfig)(tmp_path / "data") as own:
         with Admin(own.bootstrap) as admin, Producer(own.bootstrap) as producer:
             admin.create_topics("t", num_partitions=1, replication_factor=1)

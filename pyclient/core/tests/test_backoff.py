@@ -14,7 +14,7 @@ def test_waits_double_up_to_the_longest():
     assert backoff.next() == pytest.approx(0.1)
 
 
-def test_jitter_is_a_fifth_either_way():
+def test_jitter_is_at_most_20_percent_either_way():
     assert Backoff(1, 1, lambda: 0.0).next() == pytest.approx(0.8)
     assert Backoff(1, 1, lambda: 1.0).next() == pytest.approx(1.2)
 
@@ -25,5 +25,5 @@ def test_many_failures_do_not_overflow():
     assert backoff.next() == pytest.approx(1.0)
 
 
-def test_a_longest_wait_below_the_first_is_the_first():
+def test_a_maximum_below_the_first_wait_is_raised_to_it():
     assert Backoff(0.5, 0.1, lambda: 0.5).next() == pytest.approx(0.5)

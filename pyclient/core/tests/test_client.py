@@ -52,7 +52,7 @@ async def test_start_learns_the_cluster():
 
 
 @on_loop
-async def test_the_bootstrap_connection_becomes_the_brokers():
+async def test_the_bootstrap_connection_is_kept_as_the_brokers_connection():
     async with ScriptedBroker(7) as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
         await client.metadata(["t"], timeout=PATIENCE_S)
@@ -63,7 +63,7 @@ async def test_the_bootstrap_connection_becomes_the_brokers():
 
 
 @on_loop
-async def test_bootstrap_goes_on_to_a_server_that_answers():
+async def test_bootstrap_continues_until_a_server_answers():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         dead = f"127.0.0.1:{closed.getsockname()[1]}"
@@ -72,7 +72,7 @@ async def test_bootstrap_goes_on_to_a_server_that_answers():
 
 
 @on_loop
-async def test_start_says_where_and_why_it_failed():
+async def test_an_error_of_start_names_the_address_and_the_reason():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
@@ -85,7 +85,7 @@ async def test_start_says_where_and_why_it_failed():
 
 
 @on_loop
-async def test_start_tells_what_each_server_met_and_for_how_long():
+async def test_an_error_of_start_lists_each_server_with_its_error_and_time():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
@@ -121,7 +121,7 @@ async def _no_such_name(*_: object) -> list[object]:
     raise socket.gaierror(-2, "Name or service not known")
 
 
-def test_names_that_cannot_be_resolved_fail_at_once(monkeypatch):
+def test_bootstrap_fails_at_once_if_no_name_can_be_resolved(monkeypatch):
     monkeypatch.setattr(stream, "resolve", _no_such_name)
 
     @on_loop
@@ -145,7 +145,7 @@ def test_an_address_without_a_port_is_a_config_error():
 
 
 @on_loop
-async def test_a_broker_that_hangs_up_in_the_handshake_is_a_failed_connection():
+async def test_a_hangup_during_the_handshake_is_a_failed_connection():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[ApiVersions] = lambda *_: HANG_UP
         with pytest.raises(ConnectionFailed) as caught:
@@ -154,7 +154,7 @@ async def test_a_broker_that_hangs_up_in_the_handshake_is_a_failed_connection():
 
 
 @on_loop
-async def test_an_older_broker_is_spoken_to_in_its_versions():
+async def test_requests_to_an_older_broker_use_its_versions():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         known = versions({ApiVersions: 2, Metadata: 4})
 
@@ -172,7 +172,7 @@ async def test_an_older_broker_is_spoken_to_in_its_versions():
 
 
 @on_loop
-async def test_an_api_that_the_broker_does_not_serve_is_said_so():
+async def test_an_error_names_the_api_that_the_broker_does_not_serve():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[ApiVersions] = serving({ListGroups: -1})
         with pytest.raises(UnsupportedByBroker, match="does not serve ListGroups"):
@@ -206,7 +206,7 @@ async def test_requests_posted_before_the_connection_keep_their_order():
 
 
 @on_loop
-async def test_a_lost_connection_fails_what_is_in_flight_in_order_and_the_next_request_connects():
+async def test_a_lost_connection_fails_its_requests_in_order_and_the_next_reconnects():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.start(PATIENCE_S)
         broker.handlers[Heartbeat] = lambda request, _: (
@@ -222,7 +222,7 @@ async def test_a_lost_connection_fails_what_is_in_flight_in_order_and_the_next_r
 
 
 @on_loop
-async def test_a_request_without_an_answer_in_time_ends_its_connection():
+async def test_a_request_timeout_closes_the_connection():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: SILENCE
         await client.start(PATIENCE_S)
@@ -238,7 +238,7 @@ async def test_a_request_without_an_answer_in_time_ends_its_connection():
 
 
 @on_loop
-async def test_a_response_to_another_request_ends_the_connection():
+async def test_a_wrong_correlation_id_closes_the_connection():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda _, version: Heartbeat.encode_response(
             version, 12345, Heartbeat.Response()
@@ -248,7 +248,7 @@ async def test_a_response_to_another_request_ends_the_connection():
 
 
 @on_loop
-async def test_garbage_ends_the_connection_and_is_named():
+async def test_an_undecodable_response_closes_the_connection_and_is_reported():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: b"HTTP/1.1 400 Bad Request\r\n\r\n"
         with pytest.raises(ConnectionLost):
@@ -286,7 +286,7 @@ async def test_records_of_a_fetch_stay_valid_when_more_is_received():
 
 
 @on_loop
-async def test_a_callback_that_fails_harms_no_other():
+async def test_a_failing_callback_does_not_affect_others():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: Heartbeat.Response()
         faults = []
@@ -297,7 +297,7 @@ async def test_a_callback_that_fails_harms_no_other():
 
 
 @on_loop
-async def test_without_reachable_brokers_the_bootstrap_servers_are_asked_again():
+async def test_bootstrap_servers_are_tried_again_when_no_broker_can_be_reached():
     async with ScriptedBroker(1) as first, ScriptedBroker(2) as gone, client_of(first.address) as client:
         first.handlers[Metadata] = gone.metadata
         await client.start(PATIENCE_S)
@@ -330,7 +330,7 @@ async def test_a_coordinator_is_remembered_until_it_is_lost():
 
 
 @on_loop
-async def test_a_coordinator_with_a_connection_of_its_own_is_not_held_up_by_the_broker_s_other_work():
+async def test_a_coordinator_connection_does_not_wait_for_a_fetch_on_the_same_broker():
     async with ScriptedBroker() as broker, client_of(broker.address) as other:
         row = FindCoordinator.Response.Coordinator
         broker.handlers[FindCoordinator] = lambda *_: FindCoordinator.Response(
@@ -351,7 +351,7 @@ async def test_a_coordinator_with_a_connection_of_its_own_is_not_held_up_by_the_
 
 
 @on_loop
-async def test_a_coordinator_that_is_not_there_yet_is_retriable():
+async def test_a_coordinator_that_is_not_available_is_retried():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         row = FindCoordinator.Response.Coordinator
         errors = [CoordinatorNotAvailable.code, CoordinatorNotAvailable.code, 0]
@@ -394,7 +394,7 @@ async def test_only_retriable_errors_are_retried_and_only_until_the_deadline():
 
 
 @on_loop
-async def test_a_partition_that_stays_missing_is_logged_once_after_a_while(caplog):
+async def test_a_partition_that_stays_missing_is_logged_once_after_a_delay(caplog):
     async with client_of("127.0.0.1:1") as client:
         now = [0.0]
         client.clock = lambda: now[0]
@@ -410,7 +410,7 @@ async def test_a_partition_that_stays_missing_is_logged_once_after_a_while(caplo
 
 
 @on_loop
-async def test_an_attempt_ends_with_the_time():
+async def test_no_attempt_outlasts_the_timeout_of_the_call():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.start(PATIENCE_S)
         broker.handlers[Heartbeat] = lambda *_: SILENCE
@@ -432,7 +432,7 @@ async def test_an_attempt_ends_with_the_time():
 
 
 @on_loop
-async def test_close_fails_what_waits_and_what_comes_later():
+async def test_close_fails_waiting_and_later_requests():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.handlers[Heartbeat] = lambda *_: SILENCE
         await client.start(PATIENCE_S)
@@ -448,7 +448,7 @@ async def test_close_fails_what_waits_and_what_comes_later():
 
 
 @on_loop
-async def test_a_broker_is_followed_to_its_new_address():
+async def test_a_client_follows_a_broker_to_its_new_address():
     async with ScriptedBroker(1) as first, ScriptedBroker(2) as other, ScriptedBroker(2) as moved:
         first.others = [other]
         for each in (other, moved):

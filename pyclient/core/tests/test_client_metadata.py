@@ -29,7 +29,7 @@ async def test_metadata_waits_until_a_topic_has_been_created():
 
 
 @on_loop
-async def test_an_unknown_topic_is_an_error_when_the_time_is_over():
+async def test_an_unknown_topic_is_an_error_after_the_timeout():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.start(PATIENCE_S)
         with pytest.raises(UnknownTopicOrPartition, match="nope"):
@@ -38,7 +38,7 @@ async def test_an_unknown_topic_is_an_error_when_the_time_is_over():
 
 
 @on_loop
-async def test_only_topics_that_may_be_created_are_asked_for_as_such():
+async def test_auto_creation_is_requested_only_for_topics_that_may_be_created():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.metadata(["t"], timeout=5, create=True)
         with pytest.raises(UnknownTopicOrPartition):
@@ -57,7 +57,7 @@ async def test_an_invalid_topic_is_an_error_at_once():
 
 
 @on_loop
-async def test_a_topic_for_which_there_are_too_few_brokers_is_waited_for():
+async def test_metadata_waits_while_a_topic_lacks_brokers_for_its_replicas():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.start(PATIENCE_S)
         broker.topics["early"] = -InvalidReplicationFactor.code
@@ -73,7 +73,7 @@ async def test_a_topic_for_which_there_are_too_few_brokers_is_waited_for():
 
 @pytest.mark.parametrize("name", [None, "", ".", "..", "a/b", "ä", "a\n", "\udc80", "x" * 250])
 @on_loop
-async def test_a_name_that_no_topic_has_never_reaches_the_broker(name):
+async def test_an_invalid_topic_name_is_never_sent_to_the_broker(name):
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         with pytest.raises(InvalidTopicException, match="topic"):
             await client.metadata([name], timeout=1000)
@@ -82,7 +82,7 @@ async def test_a_name_that_no_topic_has_never_reaches_the_broker(name):
 
 
 @on_loop
-async def test_a_topic_of_another_type_is_told_and_poisons_nothing():
+async def test_a_topic_given_as_bytes_is_refused_and_later_calls_work():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         with pytest.raises(TypeError, match="topic is bytes, not str"):
             await client.metadata([b"t"], timeout=1000)  # type: ignore[list-item]
@@ -90,7 +90,7 @@ async def test_a_topic_of_another_type_is_told_and_poisons_nothing():
 
 
 @on_loop
-async def test_metadata_that_cannot_be_asked_for_is_not_asked_for_again():
+async def test_a_metadata_request_that_cannot_be_encoded_is_not_retried():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         with pytest.raises(ClientError, match="Metadata"):
             await client._keeper.topics([b"t"], client.clock() + 1000, True)  # type: ignore[list-item]
@@ -98,7 +98,7 @@ async def test_metadata_that_cannot_be_asked_for_is_not_asked_for_again():
 
 
 @on_loop
-async def test_an_unknown_topic_says_why_it_is_not_created():
+async def test_the_error_about_an_unknown_topic_says_why_it_is_not_created():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.start(PATIENCE_S)
         with pytest.raises(UnknownTopicOrPartition, match=r"no topic 'nope' \(auto.create.topics.enable is off"):
@@ -108,7 +108,7 @@ async def test_an_unknown_topic_says_why_it_is_not_created():
 
 
 @on_loop
-async def test_metadata_without_a_broker_says_that_and_not_unknown_topic():
+async def test_unreachable_brokers_are_not_reported_as_an_unknown_topic():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         async with client_of(f"127.0.0.1:{closed.getsockname()[1]}") as client:
@@ -129,7 +129,7 @@ async def test_metadata_that_a_lost_broker_does_not_send_names_the_setting():
 
 
 @on_loop
-async def test_refresh_learns_of_new_leaders():
+async def test_a_refresh_finds_new_leaders():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         await client.metadata(["t"], timeout=PATIENCE_S)
         changed = asyncio.Event()
@@ -148,7 +148,7 @@ async def test_refresh_learns_of_new_leaders():
 
 
 @on_loop
-async def test_a_listener_that_fails_does_not_end_the_refreshes():
+async def test_a_failing_listener_does_not_stop_refreshes():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         faults = []
         client.loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
@@ -161,7 +161,7 @@ async def test_a_listener_that_fails_does_not_end_the_refreshes():
 
 
 @on_loop
-async def test_all_topics_are_asked_for_once():
+async def test_all_topics_are_requested_only_once():
     async with ScriptedBroker() as broker, client_of(broker.address) as client:
         broker.topics["u"] = 1
         await client.all_topics(timeout=PATIENCE_S)

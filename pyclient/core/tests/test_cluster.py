@@ -24,7 +24,7 @@ def cluster_of(*topics: Metadata.Response.MetadataResponseTopic) -> Cluster:
     return cluster
 
 
-def test_what_was_not_told_is_unknown():
+def test_an_empty_cluster_knows_no_partition_leader_or_topic_id():
     cluster = Cluster()
     assert cluster.partitions("t") is None
     assert cluster.leader(T0) is None
@@ -53,14 +53,14 @@ def test_an_older_leader_epoch_does_not_replace_a_newer_one():
     assert cluster.leader(T0) == (2, 6)
 
 
-def test_a_topic_of_the_same_name_starts_again():
+def test_a_topic_created_again_starts_from_new_metadata():
     cluster = cluster_of(topic("t", 1, 1, epoch=5, topic_id=A))
     cluster.update(response(topic("t", 1, 2, epoch=0, topic_id=B)), ["t"])
     assert cluster.leader(T0) == (2, 0)
     assert (cluster.topic_name(A), cluster.topic_name(B)) == (None, "t")
 
 
-def test_a_leader_named_by_another_response_counts_when_it_is_newer_and_known():
+def test_a_leader_from_another_response_is_accepted_if_newer_and_known():
     cluster = cluster_of(topic("t", 1, 1, epoch=5))
     assert not cluster.leader_changed(T0, 2, 5)
     assert not cluster.leader_changed(T0, 9, 6)
@@ -70,7 +70,7 @@ def test_a_leader_named_by_another_response_counts_when_it_is_newer_and_known():
     assert cluster.leader_changed(T0, 9, 7)
 
 
-def test_listeners_hear_of_topics_that_changed_and_of_no_others():
+def test_listeners_are_called_only_for_topics_that_changed():
     cluster = cluster_of(topic("t", 1, 1), topic("u", 1, 1))
     heard: list[frozenset[str]] = []
     end = cluster.subscribe(lambda _, topics: heard.append(topics))
@@ -81,7 +81,7 @@ def test_listeners_hear_of_topics_that_changed_and_of_no_others():
     assert heard == [frozenset({"t"})]
 
 
-def test_a_deleted_topic_is_forgotten_and_a_leaderless_one_is_not():
+def test_a_deleted_topic_is_forgotten_but_a_leaderless_one_is_kept():
     cluster = cluster_of(topic("t", 1, 1), topic("u", 1, 1))
     assert cluster.update(response(topic("t", -3, 1), topic("u", -5, 1)), ["t", "u"]) == {"t"}
     assert cluster.partitions("t") is None
@@ -90,14 +90,14 @@ def test_a_deleted_topic_is_forgotten_and_a_leaderless_one_is_not():
     assert cluster.error("u").code == LeaderNotAvailable.code
 
 
-def test_a_topic_missing_from_the_list_of_all_is_gone():
+def test_a_topic_missing_from_a_list_of_all_topics_is_forgotten():
     cluster = cluster_of(topic("t", 1, 1), topic("u", 1, 1))
     assert cluster.update(response(topic("u", 1, 1)), ["u"]) == frozenset()
     assert cluster.update(response(topic("u", 1, 1)), None) == {"t"}
     assert cluster.topics() == ["u"]
 
 
-def test_a_response_without_brokers_leaves_those_that_are_known():
+def test_a_response_without_brokers_keeps_the_known_brokers():
     cluster = cluster_of()
     cluster.update(Metadata.Response(), [])
     assert sorted(cluster.brokers) == [1, 2, 3]
@@ -110,7 +110,7 @@ def test_every_update_has_a_version_of_its_own():
     assert cluster.version > before
 
 
-def test_racks_of_a_partition_are_those_of_its_replicas_that_are_known():
+def test_racks_of_a_partition_are_those_of_its_known_replicas():
     row = topic("t", 2, 1)
     row.partitions[0].replica_nodes, row.partitions[1].replica_nodes = [1, 2, 3], [9]
     told = response(row)

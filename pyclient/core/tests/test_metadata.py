@@ -66,7 +66,7 @@ class World:
 
 
 @pytest.mark.parametrize("may_create", [False, True])
-def test_a_topic_that_nobody_uses_is_forgotten_after_a_while_and_one_that_is_used_is_not(may_create: bool) -> None:
+def test_only_unused_topics_are_forgotten_after_a_while(may_create: bool) -> None:
     async def work() -> None:
         world = World("t", "u")
         await world.know("t")
@@ -86,7 +86,7 @@ def test_a_topic_that_nobody_uses_is_forgotten_after_a_while_and_one_that_is_use
     asyncio.run(work())
 
 
-def test_a_new_topic_is_asked_for_alone_and_the_next_round_asks_for_all() -> None:
+def test_a_new_topic_is_requested_alone_and_the_next_refresh_requests_all() -> None:
     """A client that sent to its thousandth topic asked for a thousand."""
 
     async def work() -> None:
@@ -100,7 +100,7 @@ def test_a_new_topic_is_asked_for_alone_and_the_next_round_asks_for_all() -> Non
     asyncio.run(work())
 
 
-def test_a_new_topic_does_not_put_off_the_next_round() -> None:
+def test_a_new_topic_does_not_delay_the_next_refresh() -> None:
     async def work() -> None:
         world = World("t", "u")
         await world.know("t")
@@ -113,7 +113,7 @@ def test_a_new_topic_does_not_put_off_the_next_round() -> None:
     asyncio.run(work())
 
 
-def test_a_wish_for_later_makes_no_request_now() -> None:
+def test_a_refresh_wanted_for_later_sends_no_request_now() -> None:
     """A topic that is not there was wished for during a request: an empty one followed at once."""
 
     async def work() -> None:
@@ -139,7 +139,7 @@ def test_a_wish_for_later_makes_no_request_now() -> None:
     asyncio.run(work())
 
 
-def test_a_call_that_waits_for_a_missing_topic_says_so_once_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_that_waits_for_a_missing_topic_logs_it_once_after_a_delay(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         world = World()
         waiting = asyncio.create_task(world.know("nope", create=False))
@@ -159,7 +159,7 @@ def test_a_call_that_waits_for_a_missing_topic_says_so_once_after_a_while(caplog
     assert getattr(record, URGENT)
 
 
-def test_what_is_used_is_asked_for_though_nobody_has_waited_for_it() -> None:
+def test_topics_in_use_are_requested_even_if_no_call_waits_for_them() -> None:
     async def work() -> None:
         world = World("t")
         world.used = {"t": False, "gone": False}
@@ -171,7 +171,7 @@ def test_what_is_used_is_asked_for_though_nobody_has_waited_for_it() -> None:
 
 
 @pytest.mark.parametrize("is_used", [False, True])
-def test_a_deleted_topic_is_created_again_only_where_it_is_used(is_used: bool) -> None:
+def test_a_deleted_topic_is_created_again_only_if_it_is_in_use(is_used: bool) -> None:
     async def work() -> None:
         world = World()
         await world.know("t")
@@ -185,7 +185,7 @@ def test_a_deleted_topic_is_created_again_only_where_it_is_used(is_used: bool) -
     asyncio.run(work())
 
 
-def test_others_do_not_wait_for_a_topic_that_is_not_there() -> None:
+def test_other_topics_do_not_wait_for_a_missing_one() -> None:
     """Ten attempts at the one: the next would be a second later."""
 
     async def work() -> None:
@@ -203,7 +203,7 @@ def test_others_do_not_wait_for_a_topic_that_is_not_there() -> None:
     asyncio.run(work())
 
 
-def test_a_topic_that_does_not_come_is_told_when_the_time_is_over() -> None:
+def test_a_topic_that_never_appears_is_an_error_after_the_timeout() -> None:
     async def work() -> None:
         world = World()
         with pytest.raises(KafkaError, match="there is no topic 'nope'"):

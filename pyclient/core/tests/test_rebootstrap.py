@@ -45,7 +45,7 @@ async def beat(client: Client, node: int) -> None:
 
 
 @on_loop
-async def test_connections_to_known_brokers_say_which_broker_they_mean():
+async def test_connections_to_known_brokers_send_the_expected_broker_id():
     async with ScriptedBroker() as seed, ScriptedBroker(MOVED) as other, client_of(seed.address) as client:
         seed.others = [other]
         checking(other)
@@ -57,7 +57,7 @@ async def test_connections_to_known_brokers_say_which_broker_they_mean():
 @pytest.mark.parametrize(
     "settings", [{"metadata_cluster_check_enable": False}, {"metadata_recovery_strategy": "none"}]
 )
-def test_a_client_that_may_not_bootstrap_again_checks_nothing(settings: dict[str, Any]):
+def test_a_client_that_may_not_rebootstrap_sends_no_expected_broker_id(settings: dict[str, Any]):
     @on_loop
     async def check():
         async with ScriptedBroker() as seed, ScriptedBroker(3) as other, client_of(seed.address, **settings) as client:
@@ -71,7 +71,7 @@ def test_a_client_that_may_not_bootstrap_again_checks_nothing(settings: dict[str
 
 
 @on_loop
-async def test_a_broker_before_version_5_is_not_asked_who_it_is():
+async def test_a_broker_without_api_versions_5_is_not_sent_an_expected_id():
     async with ScriptedBroker() as seed, ScriptedBroker(MOVED) as other, client_of(seed.address) as client:
         seed.others = [other]
         checking(other)
@@ -117,7 +117,7 @@ async def test_another_broker_at_the_address_makes_the_client_bootstrap_again():
 
 
 @on_loop
-async def test_coordinators_are_looked_for_again():
+async def test_coordinators_are_found_again_after_a_rebootstrap():
     async with ScriptedBroker() as seed, client_of(seed.address) as client:
         seed.handlers[FindCoordinator] = lambda *_: FindCoordinator.Response(
             coordinators=[FindCoordinator.Response.Coordinator(node_id=seed.node, host="127.0.0.1", port=seed.port)]
@@ -130,7 +130,7 @@ async def test_coordinators_are_looked_for_again():
 
 
 @on_loop
-async def test_a_metadata_response_can_demand_it_too():
+async def test_a_metadata_response_can_demand_a_rebootstrap():
     async with ScriptedBroker() as seed, client_of(seed.address) as client:
         await client.start(PATIENCE_S)
         answers = [Metadata.Response(error_code=RebootstrapRequired.code)]

@@ -23,13 +23,13 @@ async def told_of(error: BaseException | None) -> list[KafkaError]:
     return told
 
 
-def test_an_error_of_the_client_is_told_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_the_client_is_reported_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     error = ClientClosed()
     assert asyncio.run(told_of(error)) == [error]
     assert not caplog.records
 
 
-def test_a_fault_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_exception_is_logged_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     (told,) = asyncio.run(told_of(KeyError("k")))
     assert isinstance(told, ClientError)
     assert isinstance(told.__cause__, KeyError)
@@ -38,7 +38,7 @@ def test_a_fault_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("error", [None, asyncio.CancelledError()])
-def test_an_end_is_no_fault(error: BaseException | None) -> None:
+def test_a_task_that_ends_or_is_cancelled_is_not_a_fault(error: BaseException | None) -> None:
     assert asyncio.run(told_of(error)) == []
 
 
@@ -68,7 +68,7 @@ def test_a_wait_for_the_end_of_a_task_can_be_cancelled() -> None:
     asyncio.run(work())
 
 
-def test_what_ended_otherwise_is_told() -> None:
+def test_waiting_for_a_task_raises_unexpected_exceptions_only() -> None:
     async def fail(error: Exception) -> None:
         raise error
 

@@ -50,14 +50,14 @@ def ends(broker, topic):
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_offsets_are_the_brokers_for_every_codec(broker, topic, codec):
+def test_reports_have_the_brokers_offsets_for_every_codec(broker, topic, codec):
     with Producer(broker.bootstrap, compression_type=codec) as producer:
         reports = [producer.send(topic, b"v" * 100, partition=1) for _ in range(50)]
         assert [report.result(PATIENCE_S).offset for report in reports] == list(range(50))
     assert ends(broker, topic) == [0, 50, 0]
 
 
-def test_three_ways_of_sending(broker, topic):
+def test_records_are_sent_by_result_callback_and_fire_and_forget(broker, topic):
     told = []
     with Producer(broker.bootstrap, linger_ms=1) as producer:
         producer.send(topic, b"forget", partition=0)
@@ -67,7 +67,7 @@ def test_three_ways_of_sending(broker, topic):
         assert [(metadata.offset, error) for metadata, error in told] == [(2, None)]
 
 
-def test_many_with_keys_and_without(broker, topic):
+def test_send_many_sends_values_with_and_without_keys(broker, topic):
     with Producer(broker.bootstrap) as producer:
         assert producer.send_many(topic, [b"v"] * 5000).result(PATIENCE_S) == 5000
         keys = [b"%d" % (number % 20) for number in range(1000)]
@@ -78,13 +78,13 @@ def test_many_with_keys_and_without(broker, topic):
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_acks(broker, topic, acks):
+def test_each_setting_of_acks_delivers_a_record(broker, topic, acks):
     with Producer(broker.bootstrap, acks=acks) as producer:
         metadata = producer.send(topic, b"v", partition=0).result(PATIENCE_S)
     assert metadata.offset == (-1 if acks == "0" else 0)
 
 
-def test_errors_come_at_once(broker, topic):
+def test_send_raises_errors_at_once(broker, topic):
     with Producer(broker.bootstrap, max_block_ms=10_000) as producer:
         with pytest.raises(RecordTooLarge, match=r"larger than max\.request\.size=1048576 or buffer\.memory=") as told:
             producer.send(topic, b"v" * 2_000_000)
@@ -100,7 +100,7 @@ def test_errors_come_at_once(broker, topic):
         producer.send(topic, b"v")
 
 
-def test_batch_beyond_the_topics_limit_is_split(broker):
+def test_a_batch_beyond_the_topics_limit_is_split(broker):
     name = unique("narrow")
     with Admin(broker.bootstrap) as admin:
         admin.create_topics(name, num_partitions=1, configs={"max.message.bytes": "5000"})
@@ -114,7 +114,7 @@ def test_batch_beyond_the_topics_limit_is_split(broker):
         assert producer.send(name, b"v").result(PATIENCE_S).offset == 300
 
 
-def test_unreachable_brokers_are_said_to_be_so():
+def test_connect_and_send_fail_if_no_broker_can_be_reached():
     with Producer("127.0.0.1:1", max_block_ms=300) as producer:
         with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
             producer.connect(0.3)
@@ -122,7 +122,7 @@ def test_unreachable_brokers_are_said_to_be_so():
             producer.send("t", b"v")
 
 
-def test_memory_that_is_full_makes_send_wait_then_fail(broker, topic):
+def test_send_waits_for_full_memory_and_then_fails(broker, topic):
     settings = {"buffer_memory": 40_000, "linger_ms": 60_000, "delivery_timeout_ms": 120_000}
     with Producer(broker.bootstrap, **settings) as producer:
         send_many_times(producer, topic, 2000)  # waits for room, which full batches give
@@ -169,7 +169,7 @@ def test_send_raises_once_the_transaction_has_failed(broker):
         assert report.result(0).offset >= 0
 
 
-def test_second_producer_fences_the_first(broker, topic):
+def test_a_second_producer_fences_the_first(broker, topic):
     name = unique("txn")
     with Producer(broker.bootstrap, transactional_id=name) as first:
         first.begin_transaction()
@@ -181,7 +181,7 @@ def test_second_producer_fences_the_first(broker, topic):
                 first.commit_transaction()
 
 
-def test_transaction_ended_by_id_and_epoch_elsewhere(broker, topic):
+def test_another_producer_ends_a_transaction_by_id_and_epoch(broker, topic):
     name = unique("txn")
     with Producer(broker.bootstrap, transactional_id=name) as worker:
         worker.begin_transaction()
@@ -194,7 +194,7 @@ def test_transaction_ended_by_id_and_epoch_elsewhere(broker, topic):
             until(lambda: admin.list_offsets({tp: -1}, isolation_level="read_committed")[tp].offset >= 1, "the marker")
 
 
-def test_asyncio_face(broker, topic):
+def test_the_asyncio_producer_delivers_records(broker, topic):
     async def main():
         async with aio.Producer(broker.bootstrap) as producer:
             report = await producer.send(topic, b"v", partition=0)
@@ -220,7 +220,7 @@ def forget(producer, topic):
     producer._runner.run(now(), within=PATIENCE_S)
 
 
-def test_a_topic_that_was_not_used_for_long_is_written_by_the_partitions_that_it_has_now(broker):
+def test_a_topic_unused_for_long_is_written_with_its_current_partitions(broker):
     topic = unique("grown")
     with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap) as producer:
         admin.create_topics(topic, num_partitions=1)
@@ -232,7 +232,7 @@ def test_a_topic_that_was_not_used_for_long_is_written_by_the_partitions_that_it
         assert producer.send(topic, b"v", partition=0).result(PATIENCE_S).offset == 1
 
 
-def test_a_topic_that_was_forgotten_and_has_fewer_partitions_now_is_written(broker):
+def test_a_forgotten_topic_that_has_fewer_partitions_now_is_written(broker):
     topic = unique("shrunk")
     with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap) as producer:
         admin.create_topics(topic, num_partitions=6)

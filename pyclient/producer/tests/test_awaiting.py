@@ -28,14 +28,14 @@ class DoneMeanwhile:
         return _wait(self)
 
 
-def test_deliveries_may_be_done_between_two_looks():
+def test_a_delivery_may_complete_between_two_checks():
     async def work():
         return await DoneMeanwhile()
 
     assert asyncio.run(work()) == 3
 
 
-def test_a_loop_that_closes_meanwhile_is_not_told(caplog):
+def test_a_closed_event_loop_is_not_notified(caplog):
     batch = begin("t", 0)
     report = batch.append(1, None, b"")
     loop = asyncio.new_event_loop()

@@ -16,7 +16,7 @@ SHARED = sorted(
 )
 
 
-def test_each_face_has_all_methods_of_the_other():
+def test_blocking_and_asyncio_producers_have_the_same_methods():
     others = {
         name for name, member in vars(aio.Producer).items() if not name.startswith("_") and inspect.isfunction(member)
     }
@@ -24,7 +24,7 @@ def test_each_face_has_all_methods_of_the_other():
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_a_method_takes_and_says_the_same_on_both_faces(name):
+def test_a_method_has_the_same_signature_and_docstring_in_both_producers(name):
     ours, others = getattr(Producer, name), getattr(aio.Producer, name)
     assert list(inspect.signature(ours).parameters.values()) == list(inspect.signature(others).parameters.values())
     if name not in OF_ONE:
@@ -32,7 +32,7 @@ def test_a_method_takes_and_says_the_same_on_both_faces(name):
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction", "prepare_transaction"])
-def test_a_producer_without_transactions_that_is_to_end_one_sends_as_before(end):
+def test_a_producer_without_transactions_works_after_a_refused_commit(end):
     with Producer("127.0.0.1:1") as producer:
         with pytest.raises(TransactionError):
             getattr(producer, end)()

@@ -61,7 +61,7 @@ def refuse(lane, batch):
     through(lane, batch, Phase.FAILED)
 
 
-def test_five_batches_go_with_sequences_in_a_row():
+def test_five_batches_in_flight_have_consecutive_sequences():
     lane, _ = make(7)
     go = Sending()
     sent = [go(lane) for _ in range(7)]
@@ -69,7 +69,7 @@ def test_five_batches_go_with_sequences_in_a_row():
     assert [batch.base_sequence for batch in sent[:5]] == [0, 1, 2, 3, 4]
 
 
-def test_after_a_failure_only_the_oldest_goes_with_the_same_sequence():
+def test_after_a_failure_only_the_oldest_batch_is_sent_again_with_its_sequence():
     lane, _ = make(6)
     go = Sending()
     first, second, third = go(lane), go(lane), go(lane)
@@ -84,7 +84,7 @@ def test_after_a_failure_only_the_oldest_goes_with_the_same_sequence():
     assert third.base_sequence == 2
 
 
-def test_one_out_of_order_behind_another_is_no_gap():
+def test_an_out_of_order_batch_after_a_failed_one_is_not_a_gap():
     lane, _ = make(2)
     go = Sending()
     first, second = go(lane), go(lane)
@@ -95,7 +95,7 @@ def test_one_out_of_order_behind_another_is_no_gap():
     assert go(lane) is first
 
 
-def test_the_oldest_out_of_order_is_a_gap_and_new_sequences_come_when_nothing_is_under_way():
+def test_an_out_of_order_oldest_batch_is_a_gap_and_resets_sequences():
     lane, _ = make(3)
     go = Sending()
     first, second = go(lane), go(lane)
@@ -115,7 +115,7 @@ def test_the_oldest_out_of_order_is_a_gap_and_new_sequences_come_when_nothing_is
     assert [(batch.producer_epoch, batch.base_sequence) for batch in sent] == [(1, 0), (1, 1), (1, 2)]
 
 
-def test_what_may_be_written_goes_under_its_old_sequence_before_new_ones():
+def test_a_batch_that_may_be_written_keeps_its_sequence_before_a_reset():
     lane, _ = make(2)
     go = Sending()
     first, second = go(lane), go(lane)
@@ -132,7 +132,7 @@ def test_what_may_be_written_goes_under_its_old_sequence_before_new_ones():
     assert lane.wants_reset()
 
 
-def test_refusal_of_the_last_batch_leaves_no_gap():
+def test_a_refused_last_batch_leaves_no_gap():
     lane, _ = make(2)
     go = Sending()
     first = go(lane)
@@ -141,7 +141,7 @@ def test_refusal_of_the_last_batch_leaves_no_gap():
     assert go(lane).base_sequence == 0
 
 
-def test_another_epoch_is_taken_only_when_nothing_is_under_way():
+def test_a_new_epoch_is_used_only_when_nothing_is_in_flight():
     lane, _ = make(3)
     go = Sending()
     first = go(lane)
@@ -152,7 +152,7 @@ def test_another_epoch_is_taken_only_when_nothing_is_under_way():
     assert lane.is_idle()
 
 
-def test_parts_of_a_split_share_the_sequences():
+def test_parts_of_a_split_batch_share_its_sequences():
     big = RecordQueues(clock=lambda: 0.0)
     big.set_partitions("t", 1)
     big.direct = True
@@ -181,7 +181,7 @@ def test_parts_of_a_split_share_the_sequences():
     assert sequence == 10
 
 
-def test_sequences_wrap():
+def test_sequences_wrap_to_0_after_the_maximum():
     assert after(MAX_SEQUENCE, 1) == 0
     assert after(MAX_SEQUENCE - 1, 5) == 3
 
@@ -192,7 +192,7 @@ def test_without_idempotence_batches_have_no_sequence():
     assert batch.base_sequence == batch.producer_id == -1
 
 
-def test_first_batch_of_a_producer_id_is_alone_until_acknowledged():
+def test_the_first_batch_of_a_producer_id_is_sent_alone_until_acknowledged():
     lane, _ = make(3)
     lane.reset(Identity(2, 0))
     go = Sending()

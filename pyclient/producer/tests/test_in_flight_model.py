@@ -68,7 +68,7 @@ def check(partition: Partition, script: list[str]) -> None:
 
 @pytest.mark.parametrize("forgotten", [GAP, DUPLICATE])
 @pytest.mark.parametrize("first", TROUBLES)
-def test_two_troubles_anywhere_leave_order_and_once(first, forgotten):
+def test_two_faults_anywhere_cause_no_loss_duplicate_or_reordering(first, forgotten):
     for second in TROUBLES:
         for places in itertools.combinations(range(PLACES), 2):
             script = ["served"] * PLACES
@@ -77,7 +77,7 @@ def test_two_troubles_anywhere_leave_order_and_once(first, forgotten):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_many_troubles_at_random_leave_order_and_once(seed):
+def test_many_random_faults_cause_no_loss_duplicate_or_reordering(seed):
     dice = random.Random(seed)
     for _ in range(50):
         script = dice.choices(["served", *TROUBLES], [10, *[1] * len(TROUBLES)], k=dice.randrange(3, 25))

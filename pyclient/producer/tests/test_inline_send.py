@@ -11,7 +11,7 @@ def batch_in(queues, partition):
     return queues.topic("t").queues[partition].first()
 
 
-def test_a_batch_alone_goes_at_once_and_its_connection_is_told():
+def test_a_single_batch_is_sent_inline_and_its_connection_returned():
     client, queues, sender = make()
     report = queues.send("t", b"v", partition=0)
     assert sender.inline_send(batch_in(queues, 0)) == "connection to 0"
@@ -35,7 +35,7 @@ def unconnected(queues):
 
 
 @pytest.mark.parametrize(("send", "partition"), [(watched, 0), (not_alone, 0), (unconnected, 1)])
-def test_other_batches_go_the_usual_way(send, partition):
+def test_a_batch_that_cannot_be_sent_inline_is_left_to_the_sender(send, partition):
     client, queues, sender = make()
     send(queues)
     assert sender.inline_send(batch_in(queues, partition)) is None

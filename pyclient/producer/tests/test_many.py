@@ -18,7 +18,7 @@ from pyclient.tests.support import read_all, until
 NOWHERE = "127.0.0.1:1"
 
 
-def test_values_and_keys_are_those_of_the_call():
+def test_values_and_keys_are_those_at_the_time_of_the_call():
     values, keys = [b"a", b"b"], [b"1", b"2"]
     sent = many(Pipeline(load(PRODUCER, NOWHERE, None, {})), "t", values, keys)
     records = triples(values, keys, None)
@@ -57,7 +57,7 @@ def filled(producer, reports, ends):
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_what_was_accepted_is_done_when_the_producer_is_closed(attempt):
+def test_accepted_records_are_delivered_or_failed_when_the_producer_is_closed(attempt):
     producer = Producer(NOWHERE, buffer_memory=100_000, max_block_ms=60_000)
     producer.set_partitions("t", 1)
     reports, ends = [], []

@@ -26,7 +26,7 @@ def make_transaction(**settings):
     return client, queues, sender
 
 
-def test_a_transaction_fails_with_a_batch_that_is_overdue_while_it_is_under_way():
+def test_a_transaction_fails_if_a_batch_in_flight_is_overdue():
     """Else flush would return, and the transaction be committed without the record."""
     client, queues, sender = make_transaction(**QUICK)
     report = queues.send("t", b"v", partition=0)
@@ -54,7 +54,7 @@ def test_a_batch_fails_once():
     assert queues.used == 0
 
 
-def test_what_is_under_way_is_answered_before_the_transaction_ends():
+def test_requests_in_flight_are_answered_before_the_transaction_ends():
     """Of version 1: a late request could be written behind the marker of the abort."""
     client, queues, sender = make_transaction(**QUICK)
     reports = [queues.send("t", b"v", partition=0)]
@@ -73,7 +73,7 @@ def test_what_is_under_way_is_answered_before_the_transaction_ends():
     assert heard == [1, 2]
 
 
-def test_what_would_be_sent_again_is_aborted_with_its_transaction():
+def test_a_batch_that_would_be_retried_is_aborted_with_its_transaction():
     """CONCURRENT_TRANSACTIONS is the answer while the transaction before this one is being ended."""
     client, queues, sender = make_transaction(**QUICK)
     report = queues.send("t", b"v", partition=0)
@@ -85,7 +85,7 @@ def test_what_would_be_sent_again_is_aborted_with_its_transaction():
 
 
 @pytest.mark.parametrize("code", [0, 87])
-def test_what_one_batch_meets_is_not_the_others_matter(code):
+def test_an_exception_for_one_batch_does_not_affect_the_others(code):
     client, queues, sender = make()
     reports = [queues.send("t", b"v", partition=number) for number in (0, 2)]
     fault = ZeroDivisionError("here")
@@ -108,7 +108,7 @@ def test_what_one_batch_meets_is_not_the_others_matter(code):
 
 
 @pytest.mark.parametrize("of", ["queues", "identities"])
-def test_a_second_fault_while_a_batch_is_refused_is_not_the_others_matter(of):
+def test_a_second_exception_while_a_batch_fails_does_not_affect_the_others(of):
     """Nothing else would find them: they are neither under way nor in the queue."""
     client, queues, sender = make()
     reports = [queues.send("t", b"v", partition=number) for number in (0, 2)]
@@ -131,7 +131,7 @@ def test_a_second_fault_while_a_batch_is_refused_is_not_the_others_matter(of):
     assert (reports[1].done, reports[1].error) == (True, None)
 
 
-def test_a_batch_that_waits_again_when_a_fault_comes_is_not_sent_again():
+def test_a_batch_queued_for_a_retry_is_not_sent_again_after_an_exception():
     client, queues, sender = make()
     first = queues.send("t", b"v", partition=0)
     inner = sender.outcomes._again
@@ -173,7 +173,7 @@ def test_a_gap_ends_with_its_transaction():
 
 
 @pytest.mark.parametrize("is_version_1", [True, False])
-def test_an_abort_of_what_waits_to_be_sent_again_leaves_no_gap(is_version_1):
+def test_an_abort_of_a_batch_queued_for_a_retry_leaves_no_gap(is_version_1):
     """Two batches found too few replicas. The first has no sequence once it is dropped, so the partition halts. Before,
     all that later transactions sent there waited for delivery.timeout.ms.
     """
@@ -218,7 +218,7 @@ class NextEpoch(SimpleNamespace):
         return Identity(known.producer_id, known.epoch + 1)
 
 
-def test_a_batch_that_is_sent_again_and_again_is_warned_of(caplog):
+def test_a_batch_that_is_retried_many_times_is_logged(caplog):
     client, queues, sender = make(delivery_timeout_ms=60_000)
     queues.send("t", b"v", partition=0)
     for attempt in range(1, 7):
@@ -235,7 +235,7 @@ def lines(caplog):
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_refusal_of_which_nobody_would_hear_is_logged_once_for_each_error(caplog):
+def test_a_refusal_that_nobody_waits_for_is_logged_once_per_error(caplog):
     client, queues, sender = make()
     for number in (0, 0, 1, 1, 2):
         queues.send("t", b"v", partition=number)
@@ -254,7 +254,7 @@ def test_a_refusal_of_which_nobody_would_hear_is_logged_once_for_each_error(capl
 
 
 @pytest.mark.parametrize("hear", ["callback", "waiter", "many", "transaction", "close"])
-def test_a_refusal_of_which_somebody_hears_is_not_logged(caplog, hear):
+def test_a_refusal_with_a_callback_or_a_waiter_is_not_logged(caplog, hear):
     _, queues, sender = make_transaction() if hear == "transaction" else make()
     report = queues.send("t", b"v", partition=0, on_delivery=(lambda *_: None) if hear == "callback" else None)
     if hear == "waiter":

@@ -41,7 +41,7 @@ class Failing:
         raise ValueError("no")
 
 
-def test_interceptors_change_count_and_are_told():
+def test_interceptors_change_records_and_are_called_on_acknowledgement():
     stamping = Stamping()
     pipeline = Pipeline(config(interceptor_classes=[stamping, Failing()], client_id="me"))
     record = pipeline.intercept(ProducerRecord("t", b"v"))
@@ -53,7 +53,7 @@ def test_interceptors_change_count_and_are_told():
     assert told == ["m"]
 
 
-def test_serializers_by_name_and_callable():
+def test_serializers_are_given_by_name_or_as_a_callable():
     pipeline = Pipeline(config(value_serializer="json", key_serializer=lambda topic, key: topic.encode() + key))
     assert pipeline.value("t", {"a": 1}) == b'{"a":1}'
     assert pipeline.key("t", b"k") == b"tk"
@@ -62,7 +62,7 @@ def test_serializers_by_name_and_callable():
         pipeline.value("t", object())
 
 
-def test_json_and_text_come_back():
+def test_json_and_text_are_deserialized_as_serialized():
     assert JsonDeserializer()("t", JsonSerializer()("t", {"a": [1, "ä"]})) == {"a": [1, "ä"]}
     assert deserializer("str")("t", serializer("str")("t", "ä")) == "ä"
     assert serializer(None) is None
@@ -70,7 +70,7 @@ def test_json_and_text_come_back():
         serializer("xml")
 
 
-def test_avro_with_and_without_prefix():
+def test_avro_is_serialized_with_and_without_a_prefix():
     from pyclient.serialization import AvroDeserializer, AvroSerializer
 
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
@@ -94,12 +94,12 @@ def test_contradicting_settings_are_refused(settings):
         read(config(**settings))
 
 
-def test_idempotence_gives_way_where_it_was_not_asked_for():
+def test_default_idempotence_is_disabled_by_conflicting_settings():
     assert read(config()).idempotent
     assert not read(config(acks="1")).idempotent
     assert not read(config(max_in_flight_requests_per_connection=6)).idempotent
 
 
-def test_lz4s_default_level_is_its_fast_one():
+def test_the_default_level_of_lz4_is_the_fast_one():
     assert read(config(compression_type="lz4")).level is None
     assert read(config(compression_type="lz4", compression_lz4_level=3)).level == 3

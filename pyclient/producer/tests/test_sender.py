@@ -20,7 +20,7 @@ def test_batches_of_one_broker_share_a_request():
     assert {node: set(batches_of(message)) for node, message, _ in client.posts} == {0: {0, 2}, 1: {1, 3}}
 
 
-def test_linger_waits_and_a_full_batch_does_not():
+def test_a_batch_waits_for_linger_unless_it_is_full():
     client, queues, sender = make(linger_ms=5, batch_size=1000)
     queues.send("t", b"v", partition=0)
     sender.run()
@@ -35,7 +35,7 @@ def test_linger_waits_and_a_full_batch_does_not():
     assert len(client.posts) == 2
 
 
-def test_report_has_the_brokers_offset():
+def test_a_report_has_the_brokers_offset():
     client, queues, sender = make()
     report = queues.send("t", b"v", partition=0, timestamp=5)
     sender.run()
@@ -44,7 +44,7 @@ def test_report_has_the_brokers_offset():
     assert queues.used == 0
 
 
-def test_lost_request_goes_again_after_back_off_with_its_sequence():
+def test_a_lost_request_is_retried_after_the_backoff_with_its_sequence():
     client, queues, sender = make()
     queues.send("t", b"v", partition=0)
     sender.run()
@@ -58,7 +58,7 @@ def test_lost_request_goes_again_after_back_off_with_its_sequence():
     assert batches_of(second) == batches_of(first)
 
 
-def test_nothing_new_goes_before_all_that_its_connection_had_is_known_to_be_lost():
+def test_no_new_batch_is_sent_until_all_requests_of_a_lost_connection_failed():
     """It would be appended, and told, before what was sent earlier and is only not answered."""
     client, queues, sender = make()
     for value in (b"v", b"early"):
@@ -79,7 +79,7 @@ def test_nothing_new_goes_before_all_that_its_connection_had_is_known_to_be_lost
     assert values == [b"early"]
 
 
-def test_new_leader_in_the_answer_is_used_at_once():
+def test_a_new_leader_named_in_the_answer_is_used_at_once():
     client, queues, sender = make()
     queues.send("t", b"v", partition=0)
     sender.run()
@@ -88,7 +88,7 @@ def test_new_leader_in_the_answer_is_used_at_once():
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_what_a_new_leader_is_named_for_goes_there_before_what_comes_later(idempotent):
+def test_a_rejected_batch_reaches_the_new_leader_before_later_batches(idempotent):
     """The listener that hears of the leader lets the sender run before it is decided that the batch is sent again."""
     client, queues, sender = make(
         batch_size=0, max_in_flight_requests_per_connection=1, enable_idempotence=idempotent
@@ -103,7 +103,7 @@ def test_what_a_new_leader_is_named_for_goes_there_before_what_comes_later(idemp
     assert [record.value for record in iterate(batches_of(message)[0])] == [b"early"]
 
 
-def test_refused_batch_fails_and_names_its_records():
+def test_a_refused_batch_fails_and_names_its_records():
     client, queues, sender = make()
     reports = [queues.send("t", b"v", partition=0) for _ in range(2)]
     sender.run()
@@ -114,7 +114,7 @@ def test_refused_batch_fails_and_names_its_records():
     assert queues.used == 0
 
 
-def test_gap_gives_the_lane_the_next_epoch_and_leaves_others_alone():
+def test_a_gap_raises_the_epoch_of_its_partition_only():
     client, queues, sender = make()
     queues.send("t", b"v", partition=0)
     queues.send("t", b"v", partition=1)
@@ -135,7 +135,7 @@ def test_gap_gives_the_lane_the_next_epoch_and_leaves_others_alone():
     assert epochs == {1: 1, 3: 1}
 
 
-def test_too_large_is_split_and_all_of_it_delivered():
+def test_a_batch_that_is_too_large_is_split_and_delivered():
     client, queues, sender = make()
     reports = [queues.send("t", b"%03d" % number * 10, partition=0) for number in range(100)]
     sender.run()
@@ -149,7 +149,7 @@ def test_too_large_is_split_and_all_of_it_delivered():
     assert queues.used == 0
 
 
-def test_parts_that_are_too_large_again_wait_before_theirs_go():
+def test_parts_that_are_too_large_are_split_again_after_a_backoff():
     client, queues, sender = make(retry_backoff_ms=100)
     reports = [queues.send("t", bytes(1000), partition=0) for _ in range(8)]
     sender.run()
@@ -164,7 +164,7 @@ def test_parts_that_are_too_large_again_wait_before_theirs_go():
     assert all(report.error is None and report.done for report in reports)
 
 
-def test_delivery_timeout_says_what_the_last_attempt_met():
+def test_the_error_of_a_delivery_timeout_names_the_last_failure():
     client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
     report = queues.send("t", b"v", partition=0)
     sender.run()
@@ -176,7 +176,7 @@ def test_delivery_timeout_says_what_the_last_attempt_met():
     assert isinstance(report.error.__cause__, KafkaError)
 
 
-def test_retries_exhausted_fails_with_the_brokers_error():
+def test_exhausted_retries_fail_with_the_brokers_error():
     client, queues, sender = make(retries=1, enable_idempotence=False)
     report = queues.send("t", b"v", partition=0)
     sender.run()
@@ -187,7 +187,7 @@ def test_retries_exhausted_fails_with_the_brokers_error():
     assert report.error.name == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_partition_without_a_leader_waits_and_asks():
+def test_a_partition_without_a_leader_waits_and_refreshes_metadata():
     client, queues, sender = make()
     client.lead([-1, 1, 0, 1], epoch=2)
     queues.send("t", b"v", partition=0)
@@ -200,7 +200,7 @@ def test_partition_without_a_leader_waits_and_asks():
     assert [node for node, _, _ in client.posts] == [1]
 
 
-def test_no_more_requests_than_allowed():
+def test_no_more_requests_are_in_flight_than_allowed():
     client, queues, sender = make(max_in_flight_requests_per_connection=1, enable_idempotence=False)
     for _ in range(3):
         queues.send("t", b"v", partition=0)
@@ -210,7 +210,7 @@ def test_no_more_requests_than_allowed():
     assert len(client.posts) == 1
 
 
-def test_acks_0_is_done_when_sent():
+def test_a_batch_with_acks_0_is_done_when_sent():
     client, queues, sender = make(acks="0")
     report = queues.send("t", b"v", partition=0)
     sender.run()
@@ -232,7 +232,7 @@ def spread(client, queues, sender, count):
     return found
 
 
-def test_a_slow_broker_gets_less():
+def test_a_slow_broker_gets_fewer_records_without_a_key():
     """KIP-794: what waits for its partitions makes them less likely."""
     slow = {}
     for adaptive in (True, False):
@@ -242,7 +242,7 @@ def test_a_slow_broker_gets_less():
     assert slow[False] >= 1500
 
 
-def test_a_broker_that_takes_no_request_for_the_availability_timeout_gets_no_keyless_records():
+def test_a_broker_unavailable_for_the_timeout_gets_no_records_without_a_key():
     settings = {"max_in_flight_requests_per_connection": 1, "partitioner_availability_timeout_ms": 1000}
     client, queues, sender = make(batch_size=5000, **settings)
     for partition in (1, 3):
@@ -258,7 +258,7 @@ def test_a_broker_that_takes_no_request_for_the_availability_timeout_gets_no_key
     assert [queue.available for queue in queues.topic("t").queues] == [True] * 4
 
 
-def test_a_partition_that_was_without_a_leader_is_chosen_again():
+def test_a_partition_that_has_a_leader_again_is_chosen_again():
     """Also if the records that waited for the leader are gone."""
     client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
     client.lead([-1, 1, 0, 1], epoch=2)
@@ -273,7 +273,7 @@ def test_a_partition_that_was_without_a_leader_is_chosen_again():
     assert queues.topic("t").queues[0].available
 
 
-def test_room_that_overdue_batches_leave_is_told():
+def test_memory_freed_by_overdue_batches_wakes_waiting_senders():
     client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
     queues.send("t", b"v", partition=0)
     sender.run()
@@ -285,7 +285,7 @@ def test_room_that_overdue_batches_leave_is_told():
     assert told == [0]
 
 
-def test_every_partition_has_its_turn_where_a_request_has_room_for_one():
+def test_partitions_take_turns_if_a_request_has_room_for_one_batch():
     settings = {"max_in_flight_requests_per_connection": 1, "max_request_size": 1500, "batch_size": 1000}
     client, queues, sender = make(**settings)
     sent = []
@@ -298,7 +298,7 @@ def test_every_partition_has_its_turn_where_a_request_has_room_for_one():
     assert abs(sent.count(0) - sent.count(2)) <= 1
 
 
-def test_nothing_runs_after_the_end():
+def test_no_timer_is_set_after_the_end():
     """What is answered as the connections close would set a timer again."""
     client, queues, sender = make()
     reports = [queues.send("t", b"v", partition=number) for number in (0, 1)]
@@ -315,7 +315,7 @@ def test_nothing_runs_after_the_end():
     assert queues.used == 0
 
 
-def test_one_timer_stands_at_the_oldest_batch():
+def test_one_timer_is_set_for_the_oldest_batch():
     """A record sent alone costs no look at time-outs, and each is overdue at its own time."""
     client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
     reports = []
@@ -330,7 +330,7 @@ def test_one_timer_stands_at_the_oldest_batch():
         assert [report.done for report in reports] == [at <= number for at in range(3)]
 
 
-def test_what_waits_is_refused_when_nothing_is_sent_any_more():
+def test_waiting_batches_fail_when_the_transaction_fails():
     """It waits for its leader as the transaction fails; what comes later is refused too."""
     client, queues, sender = make(transactional_id="x")
     sender.identities.state = State.OPEN
@@ -347,7 +347,7 @@ def test_what_waits_is_refused_when_nothing_is_sent_any_more():
     assert (client.posts, queues.used) == ([], 0)
 
 
-def test_a_producer_that_gets_no_id_is_told_to_need_write_on_its_topic():
+def test_the_error_about_a_producer_id_names_the_right_to_write_the_topic():
     _, queues, sender = make()
     report = queues.send("t", b"v", partition=0)
     sender.drop(ClusterAuthorizationFailed())

@@ -94,7 +94,7 @@ def test_abort_after_a_commit_that_has_happened_makes_the_producer_ready_under_a
 
 
 @pytest.mark.parametrize("is_version_1", [True, False])
-def test_an_abort_of_which_only_the_new_epoch_is_missing_asks_for_that_alone(is_version_1):
+def test_an_abort_after_a_lost_answer_only_asks_for_the_new_epoch(is_version_1):
     """The epoch may be there, and its answer lost: a second EndTxn would be under an old one, and fenced."""
 
     async def work():
@@ -126,7 +126,7 @@ def test_abort_of_a_transaction_that_the_coordinator_does_not_know_is_an_error()
     asyncio.run(work())
 
 
-def test_abort_of_what_was_never_added_makes_the_producer_of_version_1_ready_under_a_new_epoch():
+def test_abort_of_an_empty_transaction_v1_gives_the_producer_a_new_epoch():
     """AddPartitionsToTxn was lost, or is late: under the old epoch it would open a transaction that nobody ends."""
 
     async def work():
@@ -138,7 +138,7 @@ def test_abort_of_what_was_never_added_makes_the_producer_of_version_1_ready_und
     assert asyncio.run(work()) == 1
 
 
-def test_what_goes_as_soon_as_the_transaction_is_open_is_committed():
+def test_records_sent_as_soon_as_the_transaction_is_open_are_committed():
     """Another thread may send before ``begin`` has returned; else nobody asked the coordinator to commit."""
 
     class Watched(Transactions):
@@ -161,7 +161,7 @@ def lane_of(topic):
     return Lane(queues.queues[0])
 
 
-def test_partitions_are_not_added_once_the_transaction_is_aborted():
+def test_no_partition_is_added_after_an_abort():
     """Else the partition would be part of a transaction of which the producer knows nothing."""
 
     async def work():
@@ -195,7 +195,7 @@ def test_partitions_are_not_added_once_the_transaction_is_aborted():
     asyncio.run(work())
 
 
-def test_an_id_that_is_denied_is_tried_again_when_it_is_granted():
+def test_a_denied_transactional_id_works_once_it_is_granted():
     async def work():
         settings = SimpleNamespace(transactional_id="t", max_block=60.0)
         transactions = Transactions(SimpleNamespace(loop=asyncio.get_running_loop()), settings)
@@ -250,7 +250,7 @@ def added(*codes):
     ("codes", "error"),
     [((0, 0), None), ((55, 51), ConcurrentTransactions), ((), UnknownServerError)],
 )
-def test_what_is_answered_when_partitions_are_added(codes, error):
+def test_errors_of_added_partitions_are_retried_or_raised(codes, error):
     settings = SimpleNamespace(transactional_id="t", max_block=60.0)
     work = Coordinator(Answering(added(*codes)), settings).add(Identity(7, 0), [("t", 0), ("t", 1)])
     if error is None:
@@ -291,7 +291,7 @@ class OnceRefused:
 @pytest.mark.parametrize(
     ("error", "lookups"), [(NotCoordinator, 1), (CoordinatorNotAvailable, 1), (CoordinatorLoadInProgress, 0)]
 )
-def test_a_coordinator_is_looked_for_again_where_it_has_moved_and_not_while_it_loads(error, lookups):
+def test_a_coordinator_is_looked_up_again_after_a_move_but_not_while_it_loads(error, lookups):
     client = OnceRefused(error)
     coordinator = Coordinator(client, SimpleNamespace(transactional_id="t", max_block=60.0))
     asyncio.run(coordinator.end(Identity(7, 0), True))
@@ -303,7 +303,7 @@ def test_a_coordinator_is_looked_for_again_where_it_has_moved_and_not_while_it_l
     ["g", GroupMetadata("g", 3, "m"), SimpleNamespace(group_metadata=lambda: GroupMetadata("g", 3, "m"))],
     ids=["name", "metadata", "consumer"],
 )
-def test_offsets_are_sent_for_a_consumer_its_metadata_or_a_name(group):
+def test_offsets_are_sent_for_a_consumer_group_metadata_or_a_group_id(group):
     sent = []
 
     async def keep(identity, offsets, member):
@@ -327,7 +327,7 @@ def test_offsets_are_sent_for_a_consumer_its_metadata_or_a_name(group):
         ({TopicPartition("t", 0): "1"}, "g", "offset '1' of t-0 is not an int"),
     ],
 )
-def test_what_stands_for_no_member_or_no_offsets_is_refused_with_what_is_expected(offsets, group, told):
+def test_wrong_group_or_offset_types_are_refused_and_the_expected_ones_named(offsets, group, told):
     async def work():
         transactions = await make()
         with pytest.raises(TypeError, match=re.escape(told)):
@@ -339,7 +339,7 @@ def test_what_stands_for_no_member_or_no_offsets_is_refused_with_what_is_expecte
 
 @pytest.mark.parametrize("error", [InvalidProducerEpoch, ProducerFenced, InvalidTxnState])
 @pytest.mark.parametrize("open_s", [4.0, 6.0])
-def test_a_commit_after_the_timeout_of_the_transaction_names_it(error, open_s):
+def test_the_error_of_a_commit_names_the_transaction_timeout(error, open_s):
     async def refuse(identity, commit):
         raise error
 
@@ -361,7 +361,7 @@ def test_a_commit_after_the_timeout_of_the_transaction_names_it(error, open_s):
     ("open_s", "why"),
     [(6.0, r"longer than transaction\.timeout\.ms=5000"), (0.0, "a newer producer .* has fenced .* 't'")],
 )
-def test_a_batch_that_is_refused_lets_the_commit_name_why(open_s, why):
+def test_the_error_of_a_commit_names_the_refused_batch(open_s, why):
     async def work():
         transactions = await make()
         transactions.client.clock = lambda: open_s

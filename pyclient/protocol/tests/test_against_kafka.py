@@ -162,7 +162,7 @@ def test_thousands_of_each_message_have_the_bytes_of_kafkas_classes(tmp_path: Pa
 
 
 @pytest.mark.nightly
-def test_the_witness_sees_a_wrong_byte_and_a_wrong_field(tmp_path: Path) -> None:
+def test_the_comparison_detects_a_wrong_byte_and_a_wrong_field(tmp_path: Path) -> None:
     fetch = next(s for s in subjects() if (s.name, s.kind, s.version) == ("Fetch", "request", 12))
     message, as_json = Source(SEED, fetch.body, fetch.message, 12).next()
     frame = fetch.frame(7, message)
@@ -209,7 +209,7 @@ def test_every_error_has_kafkas_code_name_and_retriability(tables: list[list[str
 
 
 @pytest.mark.nightly
-def test_the_metadata_is_stale_after_the_errors_that_kafka_says_so_of(tables: list[list[str]]) -> None:
+def test_metadata_is_stale_after_the_same_errors_as_in_kafka(tables: list[list[str]]) -> None:
     """And after UNKNOWN_LEADER_EPOCH, which Kafka's consumer handles by itself."""
     kafkas = {row[2] for row in tables if row[0] == "error" and row[4] == "true"}
     assert kafkas | {"UNKNOWN_LEADER_EPOCH"} == STALE_METADATA

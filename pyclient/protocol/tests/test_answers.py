@@ -27,7 +27,7 @@ def test_a_response_is_awaited_and_an_error_raised():
 
 
 @pytest.mark.parametrize("error", [None, RequestTimedOut("late")])
-def test_what_comes_after_a_cancellation_is_dropped(error):
+def test_a_response_after_a_cancellation_is_dropped(error):
     async def work():
         answer, on_done = answer_on(asyncio.get_running_loop())
         answer.cancel()

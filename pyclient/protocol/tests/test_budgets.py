@@ -12,7 +12,7 @@ from pyclient.protocol import ApiVersions, Envelope, Metadata
 from pyclient.protocol.frames import decode_request_header
 
 
-def test_a_message_within_its_budget_is_decoded_and_another_is_not() -> None:
+def test_a_message_is_decoded_only_within_its_memory_budget() -> None:
     topics = [Metadata.Request.MetadataRequestTopic(name="t") for _ in range(1000)]
     request = Metadata.Request(topics=topics)
     codec = Metadata.request_codec
@@ -23,7 +23,7 @@ def test_a_message_within_its_budget_is_decoded_and_another_is_not() -> None:
         codec.decode_within(9, data, 0, len(data), 1000)
 
 
-def test_tagged_fields_long_texts_and_bytes_are_charged() -> None:
+def test_tagged_fields_long_texts_and_bytes_count_towards_the_budget() -> None:
     tags = b"\1\1" + b"\xff\x07" + b"\x7f\0" * 1023
     with pytest.raises(TooMuch):
         ApiVersions.request_codec.decode_within(3, tags, 0, len(tags), 1000)
@@ -37,7 +37,7 @@ def test_tagged_fields_long_texts_and_bytes_are_charged() -> None:
         Envelope.request_codec.decode_within(0, data, 0, len(data), 1000)
 
 
-def test_a_response_within_its_budget_is_encoded_and_the_next_has_its_own() -> None:
+def test_each_response_is_encoded_within_its_own_budget() -> None:
     topics = [Metadata.Response.MetadataResponseTopic(name="t") for _ in range(1000)]
     response = Metadata.Response(topics=topics)
     codec = Metadata.response_codec
@@ -50,7 +50,7 @@ def test_a_response_within_its_budget_is_encoded_and_the_next_has_its_own() -> N
 
 
 @pytest.mark.nightly  # others' threads have their part in it
-def test_a_thread_that_encodes_politely_makes_way_once_in_a_thousand_elements() -> None:
+def test_a_polite_encoder_yields_once_in_a_thousand_elements() -> None:
     """However many arrays they are in: each partition's three made way, which took a hundred times as long."""
     partition = Metadata.Response.MetadataResponsePartition(replica_nodes=[1], isr_nodes=[1], offline_replicas=[1])
     topic = Metadata.Response.MetadataResponseTopic(name="t", partitions=[partition] * 10_000)

@@ -102,7 +102,7 @@ def test_case_48_every_cut_and_every_added_byte_is_an_error(api: apis.Api) -> No
         pytest.param(ListGroups, 3, "ffffffff0f 00", id="tags"),
     ],
 )  # fmt: skip
-def test_case_46_what_is_declared_but_did_not_arrive_takes_no_memory(
+def test_case_46_declared_bytes_that_did_not_arrive_take_no_memory(
     api: apis.Api, version: int, data: str
 ) -> None:
     frame = bytes.fromhex(data)
@@ -131,7 +131,7 @@ def test_case_47_an_unsupported_version_is_an_error(version: int) -> None:
 
 
 @pytest.mark.parametrize("place", [(-1, 2), (0, 5), (3, 2)])
-def test_a_place_outside_the_buffer_is_an_error(place: tuple[int, int]) -> None:
+def test_a_position_outside_the_buffer_is_an_error(place: tuple[int, int]) -> None:
     with pytest.raises(DecodeError, match="outside"):
         FindCoordinator.decode_request(0, b"\0\1a\0", *place)
 
@@ -178,7 +178,7 @@ def test_the_buffer_is_released_with_the_view() -> None:
     buffer.append(0)
 
 
-def test_a_text_that_was_met_before_is_the_same_object() -> None:
+def test_a_repeated_text_is_decoded_as_the_same_object() -> None:
     data = FindCoordinator.request_codec.encode(0, FindCoordinator.Request(key="a-group"))
     assert decode(FindCoordinator, 0, data).key is decode(FindCoordinator, 0, data).key
 
@@ -199,14 +199,14 @@ UNFIT = (
 
 @pytest.mark.parametrize("version", [3, 9])
 @pytest.mark.parametrize(("field", "value", "text"), UNFIT)
-def test_a_value_that_does_not_fit_is_named(
+def test_an_error_names_the_value_that_does_not_fit(
     field: str, value: Any, text: str, version: int
 ) -> None:
     with pytest.raises(EncodeError, match=text):
         Produce.encode_request(version, 1, "me", Produce.Request(**{field: value}))
 
 
-def test_the_inner_field_is_named() -> None:
+def test_an_error_names_the_nested_field() -> None:
     request = produce(b"")
     request.topic_data[0].partition_data[0].index = "x"  # type: ignore[assignment]
     with pytest.raises(EncodeError, match=r"Request\.PartitionProduceData\.index: 'str' object"):
@@ -216,20 +216,20 @@ def test_the_inner_field_is_named() -> None:
         Produce.encode_request(13, 1, "me", unfit)
 
 
-def test_an_error_leaves_nothing_behind_in_the_next_frame() -> None:
+def test_a_failed_encoding_does_not_affect_the_next_frame() -> None:
     plain = Heartbeat.encode_request(4, 1, "me", Heartbeat.Request(group_id="g"))
     with pytest.raises(EncodeError):
         Produce.encode_request(9, 1, "me", Produce.Request(acks="x"))  # type: ignore[arg-type]
     assert Heartbeat.encode_request(4, 1, "me", Heartbeat.Request(group_id="g")) == plain
 
 
-def test_a_field_that_the_version_lacks_is_not_dropped_silently() -> None:
+def test_a_field_that_the_version_lacks_is_an_error() -> None:
     request = Heartbeat.Request(group_id="g", group_instance_id="i")
     with pytest.raises(EncodeError, match="group_instance_id: this version has no such field"):
         Heartbeat.encode_request(2, 1, "me", request)
 
 
-def test_a_response_says_what_its_version_can_say() -> None:
+def test_a_response_omits_fields_that_its_version_lacks() -> None:
     offset = ListOffsets.Response.ListOffsetsPartitionResponse(offset=5, leader_epoch=3)
     topic = ListOffsets.Response.ListOffsetsTopicResponse(name="a", partitions=[offset])
     response = ListOffsets.Response(topics=[topic])
@@ -260,7 +260,7 @@ def fetched(*records: Any) -> Fetch.Response:
 
 
 @pytest.mark.parametrize("version", [4, 12, 18])
-def test_slices_of_files_and_large_bytes_are_pieces_of_their_own(
+def test_file_slices_and_large_bytes_are_separate_pieces_of_a_frame(
     version: int, tmp_path: Path
 ) -> None:
     content, large = b"0123456789" * 10, bytes(range(256)) * 100
@@ -277,7 +277,7 @@ def test_slices_of_files_and_large_bytes_are_pieces_of_their_own(
     assert int.from_bytes(flat[:4], "big") == total(frame) - 4 == len(flat) - 4
 
 
-def test_a_slice_at_the_very_end_has_no_empty_piece_behind_it(tmp_path: Path) -> None:
+def test_a_frame_that_ends_with_a_slice_has_no_empty_last_piece(tmp_path: Path) -> None:
     (tmp_path / "segment").write_bytes(b"0123456789")
     with (tmp_path / "segment").open("rb") as file:
         frame = Fetch.encode_response(4, 7, fetched(FileSlice(file, 0, 10)))
@@ -285,7 +285,7 @@ def test_a_slice_at_the_very_end_has_no_empty_piece_behind_it(tmp_path: Path) ->
         assert isinstance(frame[-1], FileSlice)
 
 
-def test_a_frame_of_small_things_is_bytes() -> None:
+def test_a_frame_without_large_fields_is_one_bytes_object() -> None:
     assert isinstance(Fetch.encode_response(12, 7, fetched(b"small", None)), bytes)
 
 
@@ -299,6 +299,6 @@ def test_a_message_without_all_its_fields_is_refused() -> None:
             Fetch.encode_request(version, 1, "me", Fetch.Request.__new__(Fetch.Request))
 
 
-def test_a_text_is_not_taken_for_a_list_of_its_letters() -> None:
+def test_a_string_is_refused_for_a_list_field() -> None:
     with pytest.raises(EncodeError, match="expected a list, not 'abc'"):
         ListGroups.encode_request(4, 1, "me", ListGroups.Request(states_filter="abc"))  # type: ignore[arg-type]

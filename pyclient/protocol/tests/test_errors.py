@@ -22,17 +22,17 @@ def test_every_row_is_a_class_named_in_camel_case() -> None:
         assert errors.by_code(code) is error
 
 
-def test_an_error_says_what_it_was_given_else_the_text_of_its_row() -> None:
+def test_an_error_has_its_given_message_or_the_default_of_its_code() -> None:
     assert str(errors.OffsetOutOfRange("7 is below 9")) == "7 is below 9"
     assert str(errors.OffsetOutOfRange()) == errors.OffsetOutOfRange.text
 
 
-def test_no_error_is_none_and_an_unknown_code_an_unknown_error() -> None:
+def test_code_0_gives_none_and_an_unknown_code_an_unknown_error() -> None:
     assert errors.by_code(errors.NONE) is None
     assert errors.by_code(9999) is errors.UnknownServerError
 
 
-def test_an_invalid_record_tells_which() -> None:
+def test_an_invalid_record_error_names_the_record() -> None:
     error = errors.InvalidRecord("bad", [(3, "no key")])
     assert error.record_errors == [(3, "no key")]
     assert errors.InvalidRecord().record_errors == []

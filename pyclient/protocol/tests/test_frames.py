@@ -17,7 +17,7 @@ def header(text: str) -> tuple[int, int, int, str | None, int]:
     return key, version, found.correlation_id, client_id, found.position
 
 
-def test_a_request_header_is_key_version_correlation_and_client() -> None:
+def test_a_request_header_has_api_key_version_correlation_id_and_client_id() -> None:
     assert header("0003 0001 00000007 0002 6d65") == (3, 1, 7, "me", 12)
 
 
@@ -58,12 +58,12 @@ def test_the_response_of_api_versions_has_no_tagged_fields_in_its_header() -> No
     assert decode_response_header(ApiVersions, 3, frame, 4, 16) == (7, 8)
 
 
-def test_other_flexible_responses_have_them() -> None:
+def test_other_flexible_responses_have_tagged_fields_in_their_header() -> None:
     frame = Heartbeat.encode_response(4, 7, Heartbeat.Response(error_code=RebalanceInProgress.code))
     assert frame == bytes.fromhex("0000000c 00000007 00 00000000 001b 00")
     assert decode_response_header(Heartbeat, 4, frame, 4, 16) == (7, 9)
 
 
-def test_what_is_never_flexible_has_none() -> None:
+def test_an_api_without_flexible_versions_has_no_tagged_fields() -> None:
     frame = SaslHandshake.encode_request(1, 7, None, SaslHandshake.Request(mechanism="PLAIN"))
     assert frame == bytes.fromhex("00000011 0011 0001 00000007 ffff 0005 504c41494e")

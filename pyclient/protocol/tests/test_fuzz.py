@@ -50,7 +50,7 @@ def codec_and_version(draw: st.DrawFn) -> tuple[Codec, int]:
 
 @settings(max_examples=400, deadline=None)
 @given(codec_and_version(), st.binary(max_size=200))
-def test_case_47_any_bytes_are_a_message_or_an_error(
+def test_case_47_random_bytes_decode_to_a_message_or_raise_an_error(
     subject: tuple[Codec, int], data: bytes
 ) -> None:
     check(*subject, data)
@@ -58,7 +58,7 @@ def test_case_47_any_bytes_are_a_message_or_an_error(
 
 @settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=40))
-def test_case_47_any_bytes_are_a_header_or_an_error(data: bytes) -> None:
+def test_case_47_random_bytes_decode_to_a_header_or_raise_an_error(data: bytes) -> None:
     try:
         header = decode_request_header(data, 0, len(data))
     except DecodeError:
@@ -144,7 +144,7 @@ def tracing() -> Iterator[None]:
         tracemalloc.stop()
 
 
-def test_mutated_messages_are_messages_or_errors() -> None:
+def test_mutated_messages_decode_or_raise_an_error() -> None:
     assert 0 < run(20_000) < 20_000
 
 
@@ -155,7 +155,7 @@ def test_case_46_memory_is_in_proportion_to_the_bytes_that_arrived() -> None:
 
 @pytest.mark.campaign
 @pytest.mark.timeout(7200)
-def test_millions_of_mutated_messages() -> None:
+def test_millions_of_mutated_messages_decode_or_raise_an_error() -> None:
     total = int(os.environ.get("PYBROKER_TEST_MUTATIONS", "20000000"))
     print(f"{run(total, SEED + 1)} of {total} mutated messages are messages")
     with tracing():

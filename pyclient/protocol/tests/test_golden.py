@@ -25,7 +25,7 @@ def api_of(exchange: Exchange) -> apis.Api:
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_a_real_clients_request_is_read_and_written_again(exchange: Exchange) -> None:
+def test_a_recorded_client_request_is_decoded_and_encoded_to_the_same_bytes(exchange: Exchange) -> None:
     api, frame = api_of(exchange), exchange.request
     header = decode_request_header(frame, 4, len(frame))
     request = api.decode_request(header.api_version, frame, header.position, len(frame))
@@ -34,13 +34,13 @@ def test_a_real_clients_request_is_read_and_written_again(exchange: Exchange) ->
 
 
 @pytest.mark.parametrize("exchange", [e for e in EXCHANGES if e.values[0].response])
-def test_a_real_kafkas_response_is_read_and_written_again(exchange: Exchange) -> None:
+def test_a_recorded_kafka_response_is_decoded_and_encoded_to_the_same_bytes(exchange: Exchange) -> None:
     api, frame = api_of(exchange), exchange.response
     header = decode_response_header(api, exchange.version, frame, 4, len(frame))
     response = api.decode_response(exchange.version, frame, header.position, len(frame))
     assert api.encode_response(exchange.version, header.correlation_id, response) == frame, response
 
 
-def test_the_golden_frames_are_of_five_clients_and_many_apis() -> None:
+def test_the_recorded_frames_cover_five_clients_and_many_apis() -> None:
     assert len(FILES) == 5
     assert len({e.values[0].api_key for e in EXCHANGES}) > 25

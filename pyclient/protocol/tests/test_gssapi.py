@@ -43,7 +43,7 @@ def said(context, *answers):
         return found
 
 
-def test_tokens_go_to_and_fro_and_then_no_layer_is_chosen_without_a_name():
+def test_gssapi_exchanges_tokens_and_chooses_no_security_layer():
     context = Context([(b"", b"ticket"), (b"proof", b"")])
     assert said(context, b"proof", b"signed \x07\x01\0\0", b"") == [b"ticket", b"", b"signed \x01\0\0\0"]
     context = Context([(b"", b"ticket")])
@@ -51,12 +51,12 @@ def test_tokens_go_to_and_fro_and_then_no_layer_is_chosen_without_a_name():
 
 
 @pytest.mark.parametrize("offer", [b"signed \x06\0\0\0", b"signed \x01", b""])
-def test_a_broker_that_wants_each_message_signed_is_refused(offer):
+def test_a_broker_that_demands_signed_messages_is_refused(offer):
     with pytest.raises(SaslError, match="sign or encrypt each message"):
         said(Context([(b"", b"ticket")]), offer)
 
 
-def test_a_broker_that_wants_more_and_more_is_refused():
+def test_a_broker_that_never_ends_the_exchange_is_refused():
     endless = [(b"", b"ticket")] + [(b"more", b"more")] * 20
     with pytest.raises(SaslError, match="more than 8 messages"):
         said(Context(endless), *[b"more"] * 20)

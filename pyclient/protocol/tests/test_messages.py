@@ -48,7 +48,7 @@ def test_fields_are_given_by_keyword_only() -> None:
         Produce.Request(1)  # type: ignore[misc]
 
 
-def test_an_attribute_that_is_no_field_cannot_be_set() -> None:
+def test_an_unknown_attribute_cannot_be_set() -> None:
     with pytest.raises(AttributeError):
         Produce.Request().ack = 1  # type: ignore[attr-defined]
 
@@ -68,7 +68,7 @@ def test_messages_are_equal_when_class_and_fields_are() -> None:
         hash(Fetch.Request())
 
 
-def test_the_text_of_a_message_makes_it_again() -> None:
+def test_evaluating_the_repr_of_a_message_recreates_it() -> None:
     request = Fetch.Request(max_wait_ms=5, topics=[Fetch.Request.FetchTopic(topic="a")])
     assert repr(request) == (
         "Fetch.Request(max_wait_ms=5, topics=[Fetch.Request.FetchTopic(topic='a')])"
@@ -109,7 +109,7 @@ def test_apis_are_found_by_their_key() -> None:
     assert repr(Fetch) == "Fetch (1) 4-18"
 
 
-def test_threads_that_meet_a_message_at_once_get_the_same_class() -> None:
+def test_threads_that_first_use_a_message_at_once_get_the_same_class() -> None:
     for path in sorted(apis.SCHEMAS.glob("*.api"))[:20]:
         api = apis._api(path)
         ready = threading.Barrier(4)

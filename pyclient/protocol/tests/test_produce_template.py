@@ -30,7 +30,7 @@ def joined(frame: object) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(Produce.min_version, Produce.max_version + 1))
-def test_a_cast_is_the_frame_that_the_codec_makes(version: int) -> None:
+def test_a_frame_from_a_template_equals_the_one_that_the_codec_encodes(version: int) -> None:
     template = ProduceTemplate(Produce.request_codec, request(PROBE), silent=False)
     for number, size in enumerate(SIZES):
         batch = sealed(size)
@@ -38,7 +38,7 @@ def test_a_cast_is_the_frame_that_the_codec_makes(version: int) -> None:
         assert joined(template.cast(batch).encode(version, number, "client")) == joined(wanted)
 
 
-def test_a_mould_is_made_again_for_another_version_and_another_client() -> None:
+def test_a_template_is_rebuilt_for_another_version_or_client_id() -> None:
     template, batch = ProduceTemplate(Produce.request_codec, request(PROBE), silent=False), sealed(5)
     for version, client in [(13, "a"), (8, "a"), (8, None), (11, "b"), (13, "a")]:
         wanted = Produce.encode_request(version, 7, client, request(batch.records))
@@ -50,7 +50,7 @@ def test_large_batches_are_not_copied() -> None:
     assert any(piece is batch.records for piece in template.cast(batch).encode(13, 0, "c"))
 
 
-def test_a_cast_keeps_the_bytes_that_the_batch_had() -> None:
+def test_a_frame_keeps_the_bytes_that_the_batch_had() -> None:
     template, batch = ProduceTemplate(Produce.request_codec, request(PROBE), silent=False), sealed(5)
     batch.assign(7, 0, 0)
     cast, before = template.cast(batch), batch.records
@@ -60,7 +60,7 @@ def test_a_cast_keeps_the_bytes_that_the_batch_had() -> None:
     assert cast.encode(13, 0, "c") == Produce.encode_request(13, 0, "c", request(before))
 
 
-def test_what_is_not_sealed_cannot_be_cast_and_what_cannot_be_encoded_says_so() -> None:
+def test_an_unsealed_batch_or_an_invalid_request_is_refused() -> None:
     with pytest.raises(ValueError, match="not sealed"):
         ProduceTemplate(Produce.request_codec, request(PROBE), silent=False).cast(begin("flights", 3))
     template = ProduceTemplate(Produce.request_codec, request(PROBE, acks=1 << 20), silent=False)
@@ -68,5 +68,5 @@ def test_what_is_not_sealed_cannot_be_cast_and_what_cannot_be_encoded_says_so() 
         template.cast(sealed(1)).encode(13, 0, "c")
 
 
-def test_acks_0_is_silent() -> None:
+def test_a_request_with_acks_0_expects_no_response() -> None:
     assert ProduceTemplate(Produce.request_codec, request(PROBE, acks=0), silent=True).cast(sealed(1)).silent

@@ -46,6 +46,6 @@ def test_a_later_version_of_the_consumer_protocol_is_read_as_the_latest_known() 
     assert ConsumerProtocolSubscription.decode(later) == subscription
 
 
-def test_there_is_no_other_record() -> None:
+def test_an_unknown_record_type_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError):
         _ = records.NoSuchRecord  # type: ignore[attr-defined]

@@ -36,13 +36,13 @@ def proved(challenge=CHALLENGE):
     return exchange, exchange.send(derived(exchange.send(challenge)))
 
 
-def test_plain_says_name_and_password():
+def test_plain_sends_user_name_and_password():
     exchange = plain("tim", "tanstaaftanstaaf")
     assert next(exchange) == b"\0tim\0tanstaaftanstaaf"
     assert ended(exchange, b"") is None
 
 
-def test_scram_has_the_conversation_of_its_rfc():
+def test_scram_reproduces_the_exchange_of_its_rfc():
     exchange, proof = proved()
     assert proof == (
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
@@ -56,7 +56,7 @@ def test_a_broker_that_does_not_know_the_password_is_refused(answer):
 
 
 @pytest.mark.parametrize("answer", [b"", b"e=other-error", b"x=1", b"\xff", b"v=!"])
-def test_a_broker_that_ends_otherwise_than_by_its_signature_is_refused(answer):
+def test_a_broker_that_ends_without_its_signature_is_refused(answer):
     assert ended(proved()[0], answer)
 
 
@@ -71,7 +71,7 @@ def test_a_broker_that_ends_otherwise_than_by_its_signature_is_refused(answer):
         (b"r=" + b"x" * scram.MOST_BYTES, "more than"),
     ],
 )
-def test_a_challenge_that_asks_for_what_is_not_done_costs_nothing(challenge, told):
+def test_an_unacceptable_challenge_is_refused_before_any_hashing(challenge, told):
     exchange = scrammed(scram.SHA_256, "user", NONCE)
     next(exchange)
     with pytest.raises(SaslError, match=told):
@@ -87,11 +87,11 @@ def test_a_nonce_that_does_not_continue_the_clients_is_refused(nonce):
         exchange.send(derived(step))
 
 
-def test_a_delegation_token_says_that_it_is_one():
+def test_scram_marks_a_login_by_delegation_token():
     assert next(scrammed(scram.SHA_512, "id", "n", {"tokenauth": "true"})) == b"n,,n=id,r=n,tokenauth=true"
 
 
-def test_oauthbearer_says_its_token_and_extensions():
+def test_oauthbearer_sends_its_token_and_extensions():
     exchange = oauthbearer("a.b.c", {"tenant": "x y"})
     assert next(exchange) == b"n,,\x01auth=Bearer a.b.c\x01tenant=x y\x01\x01"
     assert ended(exchange, b"") is None
@@ -107,7 +107,7 @@ def test_oauthbearer_says_its_token_and_extensions():
         (b"\xff", "gives no reason"),
     ],
 )
-def test_a_refused_token_is_told_after_the_broker_has_had_its_say(answer, told):
+def test_a_refused_token_is_an_error_after_the_last_message_of_the_broker(answer, told):
     exchange = oauthbearer("t", {})
     next(exchange)
     assert exchange.send(answer) == b"\x01"
@@ -119,7 +119,7 @@ ANSWERS = some.lists(some.binary(max_size=60) | SAID, max_size=4)
 
 
 @given(ANSWERS)
-def test_no_answer_of_a_broker_ends_an_exchange_otherwise_than_by_its_error(answers):
+def test_no_answer_of_a_broker_raises_anything_but_sasl_error(answers):
     for exchange in (plain("a", "b"), scrammed(scram.SHA_256, "user", NONCE), oauthbearer("t", {})):
         step, left = next(exchange), iter(answers)
         try:
@@ -140,7 +140,7 @@ def test_no_answer_of_a_broker_ends_an_exchange_otherwise_than_by_its_error(answ
         lambda: oauthbearer("t", {"a": "hush\x01b=c"}),
     ],
 )
-def test_what_cannot_be_said_is_told_without_the_secret(begin):
+def test_an_error_about_unsendable_credentials_hides_the_secret(begin):
     with pytest.raises(SaslError) as caught:
         next(begin())
     assert "hush" not in str(caught.value)

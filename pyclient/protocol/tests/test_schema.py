@@ -41,7 +41,7 @@ def bodies(tmp_path: Path, text: str) -> dict[str, Body]:
     return read_bodies(read_head(path))
 
 
-def test_the_head_tells_key_name_and_versions(tmp_path: Path) -> None:
+def test_the_head_of_a_schema_has_key_name_and_versions(tmp_path: Path) -> None:
     path = tmp_path / "example.api"
     path.write_text(TEXT)
     head = read_head(path)
@@ -49,7 +49,7 @@ def test_the_head_tells_key_name_and_versions(tmp_path: Path) -> None:
     assert (head.versions, head.advertised.first, head.flexible_from) == (Versions(2, 7), 0, 5)
 
 
-def test_a_line_tells_type_default_versions_and_tag(tmp_path: Path) -> None:
+def test_a_line_of_a_schema_has_type_default_versions_and_tag(tmp_path: Path) -> None:
     plain, topics, tagged = bodies(tmp_path, TEXT)["request"].fields
     assert plain == Field("plain", "int32", False, Versions(2, 7))
     assert (topics.type, topics.array, topics.ignorable) == ("Topic", True, True)
@@ -58,7 +58,7 @@ def test_a_line_tells_type_default_versions_and_tag(tmp_path: Path) -> None:
     assert (tagged.default, tagged.versions, tagged.tag) == ("-1", Versions(5, 6), 1)
 
 
-def test_inner_structs_are_found_by_name(tmp_path: Path) -> None:
+def test_nested_structs_are_found_by_name(tmp_path: Path) -> None:
     found = bodies(tmp_path, TEXT)
     assert list(found["request"].all_structs()) == ["Inner", "Topic"]
     assert [line.name for line in found["response"].all_structs()["Shared"]] == ["value"]
@@ -73,19 +73,19 @@ def test_inner_structs_are_found_by_name(tmp_path: Path) -> None:
         ("    field int32 = 1 2", "is not a field"),
     ],
 )
-def test_a_wrong_line_is_told_by_file_and_number(tmp_path: Path, line: str, text: str) -> None:
+def test_an_error_names_file_and_number_of_a_wrong_line(tmp_path: Path, line: str, text: str) -> None:
     wrong = line + " twice" if line.endswith(" 2") else line
     with pytest.raises(SchemaError, match=text):
         bodies(tmp_path, f"api 99 Example 0\nrequest\n{wrong}\n")
 
 
-def test_a_wrong_head_is_told(tmp_path: Path) -> None:
+def test_a_wrong_head_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="'apis 1 X 0' is not a head"):
         bodies(tmp_path, "apis 1 X 0\n")
 
 
 @pytest.mark.parametrize("path", ALL_SCHEMAS, ids=lambda path: path.stem)
-def test_a_schema_file_is_named_by_its_message_and_headed_by_a_remark(path: Path) -> None:
+def test_a_schema_file_has_the_name_of_its_message_and_begins_with_a_comment(path: Path) -> None:
     head = read_head(path)
     assert path.stem.replace("_", "") == head.name.lower()
     lines = path.read_text().splitlines()

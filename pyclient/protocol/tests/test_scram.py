@@ -31,7 +31,7 @@ FINAL = b"c=biws,r=theirs-and-ours,p=cHJvb2Y="
 
 
 @pytest.mark.parametrize(("mechanism", "said"), [(SHA_1, RFC_5802), (scram.SHA_256, RFC_7677)])
-def test_both_sides_say_what_the_rfc_says(mechanism: Mechanism, said: tuple[bytes, ...]) -> None:
+def test_client_and_server_reproduce_the_example_of_the_rfc(mechanism: Mechanism, said: tuple[bytes, ...]) -> None:
     first = scram.client_first("user", said[0].rpartition(b"=")[2].decode())
     challenge = scram.read_server_first(said[1])
     salted = scram.salted_password(mechanism, "pencil", challenge.salt, challenge.iterations)
@@ -50,7 +50,7 @@ def test_both_sides_say_what_the_rfc_says(mechanism: Mechanism, said: tuple[byte
 
 
 @pytest.mark.parametrize("mechanism", scram.MECHANISMS.values(), ids=str)
-def test_a_proof_of_another_password_or_another_size_is_none(mechanism: Mechanism) -> None:
+def test_a_proof_with_a_wrong_password_or_size_is_rejected(mechanism: Mechanism) -> None:
     salted = scram.salted_password(mechanism, "right", b"salt", 1)
     known = scram.credential(mechanism, salted, b"salt", 1)
     right = scram.client_proof(mechanism, salted, b"all")
@@ -60,7 +60,7 @@ def test_a_proof_of_another_password_or_another_size_is_none(mechanism: Mechanis
 
 
 @pytest.mark.parametrize("name", ["alice", "a=b,c", "=2C", "ü,=é", "=3D2C"])
-def test_a_name_is_read_as_it_was_meant(name: str) -> None:
+def test_an_escaped_user_name_is_decoded(name: str) -> None:
     assert scram.unescaped(scram.escaped(name)) == name
     first = scram.client_first(name, "nonce", {"tokenauth": "true"})
     assert scram.read_client_first(first.message) == first
@@ -95,7 +95,7 @@ def test_the_authorization_id_is_read() -> None:
         b"n,,n=" + b"a" * scram.MOST_BYTES + b",r=x",
     ],
 )
-def test_what_is_no_first_message_is_refused(message: bytes) -> None:
+def test_an_invalid_first_message_is_refused(message: bytes) -> None:
     with pytest.raises(ScramError):
         scram.read_client_first(message)
 
@@ -117,7 +117,7 @@ def test_what_is_no_first_message_is_refused(message: bytes) -> None:
         b"e=other-error",
     ],
 )
-def test_what_is_no_challenge_is_refused(message: bytes) -> None:
+def test_an_invalid_challenge_is_refused(message: bytes) -> None:
     with pytest.raises(ScramError):
         scram.read_server_first(message)
 
@@ -136,12 +136,12 @@ def test_a_challenge_for_another_client_gets_no_proof(nonce: str) -> None:
 
 
 @pytest.mark.parametrize("message", [b"", b"c=biws,p=x", b"c=biws,r=x", b"c=biws,r=x,p=*", b"r=x,c=biws,p=cA=="])
-def test_what_is_no_last_message_is_refused(message: bytes) -> None:
+def test_an_invalid_final_message_is_refused(message: bytes) -> None:
     with pytest.raises(ScramError):
         scram.read_client_final(message)
 
 
-def test_a_broker_may_refuse_at_the_end() -> None:
+def test_an_error_in_the_final_message_of_the_broker_is_raised() -> None:
     assert scram.read_server_final(b"e=invalid-proof").error == "invalid-proof"
     assert scram.read_server_final(b"e=").error == "refused"
     assert scram.ServerFinal(error="invalid-proof").message == b"e=invalid-proof"
@@ -149,7 +149,7 @@ def test_a_broker_may_refuse_at_the_end() -> None:
         scram.read_server_first(b"e=")
 
 
-def test_a_refusal_has_nothing_of_the_message() -> None:
+def test_an_error_quotes_nothing_of_the_message() -> None:
     """It goes to logs, and a slip may have put a password anywhere."""
     for message in (b"n,,n=hunter2=,r=x", b"n,hunter2,n=a,r=x", b"n,,n=a,r=x,hunter2"):
         with pytest.raises(ScramError) as caught:
@@ -157,13 +157,13 @@ def test_a_refusal_has_nothing_of_the_message() -> None:
         assert "hunter2" not in str(caught.value)
 
 
-def test_a_credential_is_not_shown() -> None:
+def test_repr_of_a_credential_hides_its_keys() -> None:
     shown = repr(scram.credential(scram.SHA_256, b"salted", b"salt", 4096))
     assert "stored_key" not in shown
 
 
 @given(some.binary(max_size=200) | some.text(alphabet="nyp=,raicve2CD3d+/ü\0", max_size=80).map(str.encode))
-def test_garbage_is_refused_and_nothing_else_happens(data: bytes) -> None:
+def test_garbage_raises_only_scram_error(data: bytes) -> None:
     for read in (
         scram.read_client_first,
         scram.read_server_first,
@@ -175,20 +175,20 @@ def test_garbage_is_refused_and_nothing_else_happens(data: bytes) -> None:
 
 
 @given(some.text(max_size=50).filter(lambda name: name and "\0" not in name))
-def test_every_name_survives(name: str) -> None:
+def test_every_user_name_survives_encoding_and_decoding(name: str) -> None:
     if not name.isascii() and any(0xD800 <= ord(each) < 0xE000 for each in name):
         return
     assert scram.read_client_first(scram.client_first(name, "x").message).user == name
 
 
 @given(some.binary(min_size=1, max_size=64), some.integers(4096, scram.MOST_ITERATIONS))
-def test_every_challenge_survives(salt: bytes, iterations: int) -> None:
+def test_every_challenge_survives_encoding_and_decoding(salt: bytes, iterations: int) -> None:
     asked = scram.server_first("nonce", salt, iterations)
     assert scram.read_server_first(asked.message) == asked
     assert base64.b64encode(salt) in asked.message
 
 
-def test_a_salt_has_the_shape_of_kafkas() -> None:
+def test_a_salt_has_the_same_form_as_kafkas() -> None:
     made = scram.salt_of(bytes(range(200, 256)))
     assert len(made) == scram.SALT_BYTES
     assert re.fullmatch(rb"[0-9a-z]+", made)

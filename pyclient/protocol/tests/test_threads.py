@@ -10,7 +10,7 @@ import pytest
 from pyclient.protocol.threads import on_thread
 
 
-def test_the_result_comes_from_another_thread() -> None:
+def test_the_result_of_a_function_on_another_thread_is_returned() -> None:
     async def work() -> int:
         return await on_thread(asyncio.get_running_loop(), "t", threading.get_ident)
 
@@ -21,7 +21,7 @@ def test_the_result_comes_from_another_thread() -> None:
     ("raised", "kind"),
     [(OSError("x"), OSError), (SystemExit(1), RuntimeError), (StopIteration(), RuntimeError)],
 )
-def test_what_is_raised_there_is_raised_here_and_ends_no_loop(raised: BaseException, kind: type[Exception]) -> None:
+def test_an_exception_on_the_thread_is_raised_in_the_coroutine(raised: BaseException, kind: type[Exception]) -> None:
     def fail() -> None:
         raise raised
 
@@ -32,7 +32,7 @@ def test_what_is_raised_there_is_raised_here_and_ends_no_loop(raised: BaseExcept
     asyncio.run(work())
 
 
-def test_a_wait_that_is_cancelled_leaves_the_thread_to_itself() -> None:
+def test_a_cancelled_wait_lets_the_thread_finish() -> None:
     go, done = threading.Event(), threading.Event()
 
     def wait() -> None:

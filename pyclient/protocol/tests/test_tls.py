@@ -81,7 +81,7 @@ async def pair(server, client):
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_frames_of_all_sizes_come_back_as_they_were(version):
+def test_frames_of_all_sizes_pass_tls_unchanged(version):
     chance = random.Random(3)
     sizes = [0, 1, 5, 1 << 14, (1 << 14) - 4, 3 << 20, 1 << 16] + [chance.randrange(1 << 17) for _ in range(60)]
     sent = [chance.randbytes(size) for size in sizes]
@@ -101,7 +101,7 @@ def test_frames_of_all_sizes_come_back_as_they_were(version):
     asyncio.run(work())
 
 
-def test_bytes_that_were_changed_on_the_way_end_the_stream():
+def test_bytes_changed_in_transit_end_the_stream():
     async def work():
         here, there = await pair(*contexts())
         there._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))
@@ -113,7 +113,7 @@ def test_bytes_that_were_changed_on_the_way_end_the_stream():
     asyncio.run(work())
 
 
-def test_a_handshake_that_is_cancelled_leaves_the_socket_without_a_watch():
+def test_a_cancelled_handshake_removes_the_watch_of_the_socket():
     async def work():
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
@@ -147,7 +147,7 @@ def test_the_server_learns_why_the_client_refused_its_certificate():
     asyncio.run(work())
 
 
-def test_a_peer_that_has_tls_speak_and_does_not_read_is_given_up():
+def test_a_peer_that_causes_tls_answers_without_reading_them_is_dropped():
     async def work():
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()

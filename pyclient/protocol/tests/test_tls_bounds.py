@@ -85,7 +85,7 @@ def visits(end, reader, ours, theirs, count):
     return each
 
 
-def test_a_peer_whose_bytes_bring_no_data_gets_little_of_a_visit_and_is_given_up():
+def test_a_peer_whose_bytes_yield_no_data_gets_little_time_and_is_dropped():
     with sockets() as (ours, theirs):
         end, reader = layer(ours), FrameReader(ReceiveMemory(), MOST)
         allowed = tls.MOST_WITHOUT_DATA // tls.LITTLE
@@ -94,7 +94,7 @@ def test_a_peer_whose_bytes_bring_no_data_gets_little_of_a_visit_and_is_given_up
             visits(end, reader, ours, theirs, 1)
 
 
-def test_a_peer_whose_bytes_are_data_gets_whole_visits_in_pieces():
+def test_bytes_that_yield_data_are_decrypted_in_pieces():
     with sockets() as (ours, theirs):
         end, reader = layer(ours, yields=900), FrameReader(ReceiveMemory(), MOST)
         first, *others = visits(end, reader, ours, theirs, 4)
@@ -143,7 +143,7 @@ def frames_of(reader):
 
 
 @pytest.mark.parametrize(("size", "limit"), [(12_000, 14_000), (100_000, 150_000)])
-def test_what_has_come_while_there_was_no_memory_is_delivered_when_there_is(size, limit):
+def test_data_received_without_memory_is_delivered_once_memory_is_free(size, limit):
     body = bytes(range(250)) * (size // 250)
     with sockets() as (ours, theirs), sockets() as (hog_end, other):
         here, there = shaken_hands(ours, theirs)

@@ -52,12 +52,12 @@ def trust():
     return {"ssl.truststore.certificates": world().authority}
 
 
-def test_a_client_that_trusts_the_authority_meets_the_server():
+def test_a_client_that_trusts_the_authority_connects():
     client, _ = meet(server_context(keys_of(world().server)), client_context(trust()))
     assert client.version() == "TLSv1.3"
 
 
-def test_every_kind_of_store_serves(tmp_path):
+def test_every_store_type_works(tmp_path):
     made = world()
     kinds = {
         "pem": (made.server.encrypted_key + made.server.chain[0], made.authority),
@@ -90,7 +90,7 @@ def test_a_certificate_of_another_authority_is_refused():
         meet(server_context(keys_of(stranger)), client_context({}))
 
 
-def test_the_host_must_be_one_of_the_certificate_unless_that_is_off():
+def test_the_host_name_is_verified_unless_that_is_disabled():
     server = server_context(keys_of(world().server))
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         meet(server, client_context(trust()), "example.org")
@@ -100,12 +100,12 @@ def test_the_host_must_be_one_of_the_certificate_unless_that_is_off():
         client_context({"ssl.endpoint.identification.algorithm": "none"})
 
 
-def test_a_certificate_that_is_trusted_need_not_have_signed_itself():
+def test_a_trusted_certificate_need_not_be_self_signed():
     chain = world().server.chain
     meet(server_context(keys_of(world().server)), client_context({"ssl.truststore.certificates": chain[0]}))
 
 
-def test_a_server_asks_clients_for_certificates_as_it_is_told():
+def test_a_server_requests_client_certificates_as_configured():
     made = world()
     for wanted, refused in (("none", False), ("requested", False), ("required", True)):
         server = server_context(keys_of(made.server) | trust() | {"ssl.client.auth": wanted})
@@ -140,7 +140,7 @@ def test_a_server_asks_clients_for_certificates_as_it_is_told():
         ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "TLSv1.3", "TLS_AES_256_GCM_SHA384"),
     ],
 )
-def test_protocols_and_suites_are_named_as_java_names_them(settings, version, cipher):
+def test_protocols_and_cipher_suites_have_javas_names(settings, version, cipher):
     client, _ = meet(server_context(keys_of(world().server)), client_context(trust() | settings))
     assert client.version() == version
     assert client.cipher()[0].startswith(cipher)
@@ -156,12 +156,12 @@ def test_protocols_and_suites_are_named_as_java_names_them(settings, version, ci
             "ssl.cipher.suites: no protocol of TLSv1.2 has one of them"),
     ],
 )  # fmt: skip
-def test_protocols_and_suites_that_cannot_be_are_refused(settings, text):
+def test_unknown_protocols_and_cipher_suites_are_refused(settings, text):
     with pytest.raises(TlsConfigError, match=text):
         client_context(settings)
 
 
-def test_a_server_agrees_on_keys_by_a_finite_field_only_where_it_is_told():
+def test_a_server_uses_dhe_suites_only_if_configured():
     def names(settings):
         made = server_context(keys_of(world().server) | settings)
         return [each["name"] for each in made.get_ciphers() if "kx-dhe" in each["kea"]]
@@ -170,7 +170,7 @@ def test_a_server_agrees_on_keys_by_a_finite_field_only_where_it_is_told():
     assert names({"ssl.cipher.suites": "DHE-RSA-AES128-GCM-SHA256"}) == ["DHE-RSA-AES128-GCM-SHA256"]
 
 
-def test_a_key_that_cannot_be_used_is_told_without_secrets(tmp_path):
+def test_the_error_about_an_unusable_key_hides_secrets(tmp_path):
     made = world()
     foreign = {"ssl.keystore.key": made.client.key, "ssl.keystore.certificate.chain": made.server.chain[0]}
     with pytest.raises(TlsConfigError, match=r"ssl.keystore.key: the key is not the one of the first certificate"):
@@ -184,7 +184,7 @@ def test_a_key_that_cannot_be_used_is_told_without_secrets(tmp_path):
         client_context({"ssl.truststore.certificates": broken})
 
 
-def test_a_key_is_used_where_the_system_has_no_files_in_memory(monkeypatch, tmp_path):
+def test_a_key_is_loaded_on_a_system_without_memfd(monkeypatch, tmp_path):
     made = world()
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -46,7 +46,7 @@ def endless(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("endless", ENDLESS.values(), ids=ENDLESS, indirect=True)
-def test_an_answer_that_does_not_end_in_time_is_none(endless: str) -> None:
+def test_an_http_answer_that_does_not_end_in_time_raises_timeout_error(endless: str) -> None:
     url = http_call.parse(endless)
     assert url is not None
     clock = itertools.count(0.0, READ_S / 5).__next__  # each look at it takes long

@@ -26,7 +26,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
         (f"{PLAIN} required username=a:b/c-d_e$f;", {"username": "a:b/c-d_e$f"}),
     ],
 )
-def test_the_options_of_a_module_are_read_as_java_does(text, options):
+def test_options_of_a_login_module_are_parsed_as_by_java(text, options):
     module = parse(text)
     assert (module.class_name, module.name) == (PLAIN, "PlainLoginModule")
     assert module.options == options
@@ -53,14 +53,14 @@ def test_the_options_of_a_module_are_read_as_java_does(text, options):
         ("OAuthBearerLoginModule required clientid=hush;", "option 1 is unknown: .*clientId"),
     ],
 )
-def test_what_is_wrong_is_told_without_a_secret(text, told):
+def test_the_error_about_a_wrong_jaas_text_hides_secrets(text, told):
     with pytest.raises(JaasError, match=told) as caught:
         parse(text)
     assert "hush" not in str(caught.value)
     assert "hush" not in repr(caught.value)
 
 
-def test_modules_that_are_not_kafkas_have_options_of_their_own():
+def test_login_modules_of_others_may_have_any_option():
     kerberos = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;"
     assert parse(kerberos).options == {"useKeyTab": "true"}
     with pytest.raises(JaasError, match=r"its option 1 is unknown: Krb5LoginModule has useKeyTab, keyTab"):
@@ -68,7 +68,7 @@ def test_modules_that_are_not_kafkas_have_options_of_their_own():
 
 
 @given(some.text("aB. =;\"'/*\\\n", max_size=40))
-def test_no_text_does_more_than_be_refused(text):
+def test_random_text_raises_only_jaas_error(text):
     try:
         parse(text)
     except JaasError:
@@ -76,5 +76,5 @@ def test_no_text_does_more_than_be_refused(text):
     assert text.rstrip().endswith(";") or "/" in text
 
 
-def test_a_module_does_not_show_its_options():
+def test_repr_of_a_login_module_hides_its_options():
     assert "hush" not in repr(parse(f"{PLAIN} required password=hush;"))

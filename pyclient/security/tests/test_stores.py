@@ -46,7 +46,7 @@ def test_settings_that_name_no_store_give_none():
 
 
 @pytest.mark.parametrize("declared", ["PEM", "pem", None])
-def test_a_pem_is_read_as_a_file_and_as_text(tmp_path, declared):
+def test_a_pem_is_given_as_a_file_or_as_text(tmp_path, declared):
     made = world()
     text = made.server.key + "\n".join(made.server.chain)
     of_file = key_store({"ssl.keystore.type": declared, "ssl.keystore.location": written(tmp_path, "server.pem", text)})
@@ -70,7 +70,7 @@ def test_a_pem_is_read_as_a_file_and_as_text(tmp_path, declared):
         assert as_der(trusted.certificates) == as_der([made.authority])
 
 
-def test_what_a_properties_file_leaves_around_the_lines_of_a_pem_is_no_part_of_it():
+def test_blanks_and_comments_around_the_lines_of_a_pem_are_ignored():
     made = world()
     indented = "\n".join(f"    {line}  " for line in f"# mine\n{made.authority}".splitlines())
     trusted = trust_store({"ssl.truststore.certificates": indented})
@@ -106,7 +106,7 @@ def test_pkcs12_and_jks_are_told_apart_by_their_first_bytes(tmp_path, declared):
         assert as_der(trusted.certificates) == as_der([made.authority, made.server.chain[0]])
 
 
-def test_a_jks_may_have_a_password_of_its_key_and_none_for_what_it_trusts(tmp_path):
+def test_a_jks_needs_a_password_for_its_key_but_not_for_trusted_certificates(tmp_path):
     made = world()
     path = written(tmp_path, "keys.jks", jks_store(keys=[made.client], key_password=KEY_PASSWORD))
     settings = {"ssl.keystore.location": path, "ssl.keystore.password": PASSWORD}
@@ -122,7 +122,7 @@ def test_a_jks_may_have_a_password_of_its_key_and_none_for_what_it_trusts(tmp_pa
     assert as_der(of_key.certificates) == as_der(made.client.chain[:1])
 
 
-def test_an_encrypted_key_keeps_its_password_beside_it_and_shows_neither():
+def test_an_encrypted_key_keeps_its_password_and_its_repr_hides_both():
     made = world()
     store = key_store(
         {
@@ -170,7 +170,7 @@ CHAIN = {"ssl.keystore.certificate.chain": "<chain>"}
         ({**CHAIN, "ssl.keystore.key": "/etc/key.pem"}, "ssl.keystore.key", "is not a PEM"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_key_store_is_told_by_setting_and_file(tmp_path, settings, setting, text):
+def test_an_error_of_a_key_store_names_setting_and_file(tmp_path, settings, setting, text):
     made = world()
     texts = {"<key>": made.server.key, "<chain>": made.server.chain[0]}
     files = {
@@ -207,7 +207,7 @@ def test_what_is_wrong_with_a_key_store_is_told_by_setting_and_file(tmp_path, se
         ({"ssl.truststore.certificates": ""}, "ssl.truststore.certificates", "is given, but empty"),
     ],
 )
-def test_what_is_wrong_with_a_trust_store_is_told_by_setting(settings, setting, text):
+def test_an_error_of_a_trust_store_names_the_setting(settings, setting, text):
     given = {name: world().authority if value == "<ca>" else value for name, value in settings.items()}
     with pytest.raises(TlsConfigError, match=text) as raised:
         trust_store(given)
@@ -216,7 +216,7 @@ def test_what_is_wrong_with_a_trust_store_is_told_by_setting(settings, setting, 
 
 
 @pytest.mark.parametrize("what", ["pipe", "folder", "device", "NUL", "large"])
-def test_what_is_no_file_of_a_store_is_refused_at_once(tmp_path, what):
+def test_a_path_that_cannot_be_a_store_is_refused_at_once(tmp_path, what):
     paths = {name: tmp_path / name for name in ("pipe", "large")}
     paths |= {"folder": tmp_path, "device": "/dev/zero", "NUL": "a\0b"}
     os.mkfifo(paths["pipe"])
@@ -228,7 +228,7 @@ def test_what_is_no_file_of_a_store_is_refused_at_once(tmp_path, what):
         assert raised.value.setting == setting
 
 
-def test_of_a_pkcs12_with_a_key_only_the_keys_own_certificate_is_trusted(tmp_path):
+def test_a_pkcs12_with_a_key_trusts_only_the_certificate_of_that_key(tmp_path):
     made = world()
     chain = (*made.server.chain[:1], made.authority)
     path = written(tmp_path, "keys.p12", pkcs12_keys(made.server._replace(chain=chain)))
@@ -237,7 +237,7 @@ def test_of_a_pkcs12_with_a_key_only_the_keys_own_certificate_is_trusted(tmp_pat
     assert as_der(trusted.certificates) == as_der(chain[:1])
 
 
-def test_a_damaged_jks_is_refused_in_words_wherever_it_is_damaged(tmp_path):
+def test_a_jks_damaged_anywhere_is_refused_with_a_clear_error(tmp_path):
     made = world()
     whole = jks_store(keys=[made.server], trusted=[made.authority])
     chance = random.Random(7)
@@ -255,7 +255,7 @@ def test_a_damaged_jks_is_refused_in_words_wherever_it_is_damaged(tmp_path):
                 pass
 
 
-def test_a_pem_is_read_without_cryptography(tmp_path):
+def test_a_pem_is_read_without_the_package_cryptography(tmp_path):
     made = world()
     path = written(tmp_path, "server.pem", made.server.key + made.server.chain[0])
     code = (
@@ -268,7 +268,7 @@ def test_a_pem_is_read_without_cryptography(tmp_path):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_the_stores_of_javas_keytool_are_read(tmp_path, kind):
+def test_stores_created_by_keytool_are_read(tmp_path, kind):
     keytool = shutil.which("keytool")
     assert keytool, "a JDK has it"
     keys, trust, certificate = (str(tmp_path / name) for name in ("keys", "trust", "certificate"))

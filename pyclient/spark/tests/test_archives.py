@@ -46,7 +46,7 @@ def reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_an_archive_that_is_the_same_is_not_read_again(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_archive_is_not_read_again(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = reads(archive, monkeypatch)
     archives.keep()
     archives.keep()
@@ -55,7 +55,7 @@ def test_an_archive_that_is_the_same_is_not_read_again(archive: Path, monkeypatc
     assert importlib.import_module("pybroker_test_first").x == 1
 
 
-def test_an_archive_that_has_changed_is_read_again_once(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_archive_is_read_again_once(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = reads(archive, monkeypatch)
     archives.keep()
     write(archive, second="x = 2", third="x = 3")
@@ -65,7 +65,7 @@ def test_an_archive_that_has_changed_is_read_again_once(archive: Path, monkeypat
     assert importlib.import_module("pybroker_test_second").x == 2
 
 
-def test_an_archive_that_is_gone_is_forgotten(archive: Path) -> None:
+def test_a_deleted_archive_is_forgotten(archive: Path) -> None:
     archives.keep()
     os.unlink(archive)
     importlib.invalidate_caches()

@@ -25,7 +25,7 @@ def left(*filters: object) -> list[tuple[str, int, int, int]]:
     return [(*each.tp, each.start, each.end) for each in narrowing.of(RANGES) if each.size > 0]
 
 
-def test_topics_and_partitions_that_are_not_wanted_are_not_read() -> None:
+def test_topics_and_partitions_that_a_filter_excludes_are_not_read() -> None:
     here = datasource.EqualTo(("topic",), "flights")
     assert left(here, datasource.In(("partition",), (1, 7))) == [("flights", 1, 10, 100)]
     assert left(datasource.Not(here), datasource.LessThan(("partition",), 1)) == [("routes", 0, 10, 100)]
@@ -34,7 +34,7 @@ def test_topics_and_partitions_that_are_not_wanted_are_not_read() -> None:
     ]
 
 
-def test_offsets_begin_and_end_where_they_are_wanted() -> None:
+def test_a_filter_on_offsets_limits_the_range() -> None:
     one = datasource.EqualTo(("topic",), "flights"), datasource.EqualTo(("partition",), 0)
     after, before = datasource.GreaterThan(("offset",), 20), datasource.LessThanOrEqual(("offset",), 30)
     assert left(*one, after, before) == [("flights", 0, 21, 31)]
@@ -46,14 +46,14 @@ def test_offsets_begin_and_end_where_they_are_wanted() -> None:
     ("kind", "micros", "since_ms"),
     [("GreaterThanOrEqual", 5000, 5), ("GreaterThanOrEqual", 5001, 6), ("GreaterThan", 5000, 6), ("EqualTo", 5000, 5)],
 )
-def test_a_time_says_where_to_begin_and_spark_looks_again(kind: str, micros: int, since_ms: int) -> None:
+def test_a_filter_on_time_sets_the_start_and_spark_filters_again(kind: str, micros: int, since_ms: int) -> None:
     narrowing = Narrowing()
     moment = datetime.fromtimestamp(0, UTC).replace(microsecond=micros)
     assert not narrowing.take(getattr(datasource, kind)(("timestamp",), moment))
     assert narrowing.since_ms == since_ms
 
 
-def test_what_the_log_cannot_serve_stays_with_spark() -> None:
+def test_filters_that_the_log_cannot_apply_are_left_to_spark() -> None:
     narrowing = Narrowing()
     assert not narrowing.take(datasource.EqualTo(("value",), b"v"))
     assert not narrowing.take(datasource.In(("offset",), (1, 2)))

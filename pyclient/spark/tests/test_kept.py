@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyclient.spark.kept import MOST, Kept
 
 
-def test_a_client_is_taken_by_its_settings_and_what_is_too_much_is_closed() -> None:
+def test_a_client_is_reused_by_its_settings_and_surplus_ones_are_closed() -> None:
     closed: list[str] = []
     kept = Kept(closed.append)
     for number in range(MOST + 2):
@@ -15,7 +15,7 @@ def test_a_client_is_taken_by_its_settings_and_what_is_too_much_is_closed() -> N
     assert kept.take({"client.id": "2"}, lambda: "new") == "new"
 
 
-def test_of_two_with_the_same_settings_the_newer_is_kept() -> None:
+def test_the_newer_of_two_clients_with_the_same_settings_is_kept() -> None:
     closed: list[str] = []
     kept = Kept(closed.append)
     for name in ("old", "new"):

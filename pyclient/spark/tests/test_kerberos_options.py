@@ -49,7 +49,7 @@ def of_sink(given: Mapping[str, str]) -> Mapping[str, str]:
 @pytest.mark.parametrize(
     ("client_of", "table"), [(of_source, CONSUMER), (of_source, ADMIN), (of_sink, PRODUCER), (of_sink, ADMIN)]
 )
-def test_every_client_of_a_query_logs_in_by_the_keytab(
+def test_every_client_of_a_query_logs_in_with_the_keytab(
     library: Library,
     tmp_path: Path,
     client_of: Callable[[Mapping[str, str]], Mapping[str, str]],

@@ -20,7 +20,7 @@ offsets = st.dictionaries(places, st.integers(0, 2**60), max_size=8)
 
 
 @given(offsets)
-def test_offsets_are_the_same_text_in_whatever_order_they_came(some: dict) -> None:
+def test_offsets_have_the_same_text_in_any_order(some: dict) -> None:
     turned = dict(reversed(some.items()))
     assert json.dumps(to_json(some)) == json.dumps(to_json(turned))
     assert from_json(json.loads(json.dumps(to_json(some)))) == some
@@ -33,12 +33,12 @@ def test_offsets_are_read_as_spark_writes_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "[1]", '{"t":3}', '{"t":{"a":1}}', '{"t":{"0":-3}}', '{"t":{"0":"1"}}'])
-def test_offsets_that_are_none_are_shown_beside_an_example(text: str) -> None:
+def test_the_error_about_invalid_offsets_shows_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"Expected e\.g\. .*topicA.*got"):
         partition_offsets(text)
 
 
-def test_a_time_before_1970_or_a_partition_below_zero_is_none() -> None:
+def test_a_time_before_1970_and_a_negative_partition_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"Expected e\.g\."):
         partition_times('{"t":{"0":-1}}')
     with pytest.raises(ConfigError, match=r"Expected e\.g\."):
@@ -76,7 +76,7 @@ def test_ranges_are_split_as_spark_splits_them() -> None:
 
 
 @given(offsets, st.dictionaries(places, st.integers(0, 10**6), max_size=8), st.integers(1, 10**6))
-def test_a_batch_goes_on_never_past_the_end_and_about_keeps_its_limit(start: dict, more: dict, limit: int) -> None:
+def test_a_batch_never_passes_the_end_and_roughly_keeps_its_limit(start: dict, more: dict, limit: int) -> None:
     start = dict.fromkeys(more, 0) | start
     end = {tp: start[tp] + size for tp, size in more.items()}
     reached = at_most(limit, start, end)
@@ -85,7 +85,7 @@ def test_a_batch_goes_on_never_past_the_end_and_about_keeps_its_limit(start: dic
     assert not count(start, end) or count(start, reached)
 
 
-def test_bytes_weigh_by_what_records_of_a_partition_have() -> None:
+def test_a_limit_in_bytes_uses_the_record_size_of_each_partition() -> None:
     small, large = TopicPartition("t", 0), TopicPartition("t", 1)
     start, end = {small: 0, large: 0}, {small: 1000, large: 1000}
     reached = at_most_bytes(110_000, start, end, {small: 100.0, large: 1000.0})
@@ -111,6 +111,6 @@ def test_times_are_read_as_spark_reads_them(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5 weeks", "-1s", "1.5s"])
-def test_a_time_that_is_none_is_named_with_its_option(text: str) -> None:
+def test_the_error_about_an_invalid_duration_names_the_option(text: str) -> None:
     with pytest.raises(ConfigError, match="maxTriggerDelay"):
         milliseconds("maxTriggerDelay", text)

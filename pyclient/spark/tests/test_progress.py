@@ -28,7 +28,7 @@ class Group:
         self.told.append(offsets[TP])
 
 
-def test_a_group_without_a_coordinator_is_left_alone_for_a_while_and_then_told_the_newest() -> None:
+def test_after_a_missing_coordinator_only_the_newest_progress_is_committed() -> None:
     now = 0.0
     group: Any = Group()
     progress = Progress("g", group, lambda: now)

@@ -102,49 +102,49 @@ def read(consumer: Scripted, topic_id: str = "", **more: str) -> list[int]:
 
 @pytest.mark.parametrize("error", [OffsetOutOfRange(), LogTruncation(TP, 20, None)])
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_position_that_is_in_the_log_after_all_is_read(error: Exception, fails: str) -> None:
+def test_a_fetch_is_repeated_if_the_log_has_the_position_after_all(error: Exception, fails: str) -> None:
     assert read(Scripted(10, error, 30), failOnDataLoss=fails) == list(range(10, 50))
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_position_that_is_in_the_log_and_always_refused_ends_the_task(fails: str) -> None:
+def test_a_position_in_the_log_that_is_always_refused_fails_the_task(fails: str) -> None:
     refused: list[Exception] = [OffsetOutOfRange() for _ in range(1000)]
     with pytest.raises(RequestTimedOut, match="Cannot fetch record for offset 10 of t-0 in 5000 milliseconds"):
         read(Scripted(*refused), failOnDataLoss=fails)
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_log_that_lags_behind_the_range_is_waited_for(fails: str) -> None:
+def test_a_task_waits_for_a_log_that_lags_behind_its_range(fails: str) -> None:
     assert read(Scripted(10, 0, 0, 30, last=20), failOnDataLoss=fails) == list(range(10, 50))
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_and_is_no_lost_data_when_it_never_comes(fails: str) -> None:
+def test_a_log_that_never_reaches_the_range_is_a_timeout_and_not_data_loss(fails: str) -> None:
     with pytest.raises(RequestTimedOut, match="Cannot fetch record for offset 20 of t-0 in 5000 milliseconds"):
         read(Scripted(10, last=20), failOnDataLoss=fails)
 
 
-def test_what_lies_before_the_log_is_lost_and_the_rest_is_read() -> None:
+def test_offsets_before_the_log_start_are_data_loss_and_the_rest_is_read() -> None:
     with pytest.raises(DataLoss, match="Offsets 10 to 29 of t-0 are gone: the log has offsets 30 to 100 now"):
         read(Scripted(OffsetOutOfRange(), 20, first=30))
     assert read(Scripted(OffsetOutOfRange(), 20, first=30), failOnDataLoss="false") == list(range(30, 50))
     assert read(Scripted(OffsetOutOfRange(), first=70), failOnDataLoss="false") == []
 
 
-def test_what_lies_behind_the_log_is_lost() -> None:
+def test_offsets_beyond_the_log_end_are_data_loss() -> None:
     with pytest.raises(DataLoss, match="Offsets 20 to 49 of t-0 are gone: the log has offsets 0 to 5 now"):
         read(Scripted(10, OffsetOutOfRange(), last=5))
     assert read(Scripted(10, OffsetOutOfRange(), last=5), failOnDataLoss="false") == list(range(10, 20))
 
 
-def test_a_task_goes_on_as_long_as_its_position_does() -> None:
+def test_a_task_continues_as_long_as_its_position_advances() -> None:
     consumer = Scripted(10)
     consumer.script += [consumer.skip(3) for _ in range(8)] + [6]
     assert read(consumer) == [*range(10, 20), *range(44, 50)]
 
 
 @pytest.mark.parametrize("now", ["other", "same", None])
-def test_silence_is_loss_where_the_topic_is_another(monkeypatch: pytest.MonkeyPatch, now: str | None) -> None:
+def test_a_timeout_is_data_loss_if_the_topic_is_another(monkeypatch: pytest.MonkeyPatch, now: str | None) -> None:
     monkeypatch.setattr(range_reader.LogOffsets, "id_of", lambda offsets, topic: now)
     wrong = DataLoss if now == "other" else RequestTimedOut
     with pytest.raises(wrong, match="created again" if now == "other" else "Cannot fetch"):
@@ -170,7 +170,7 @@ class Faulty:
         self.is_closed = True
 
 
-def test_a_consumer_that_holds_an_error_of_its_last_task_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_with_an_error_from_its_last_task_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "Consumer", Faulty)
     with consumer_of({"client.id": "faulty"}) as consumer:
         pass

@@ -99,7 +99,7 @@ def latest(reader: Any, start: Any) -> Any:
 with_limits = pytest.mark.skipif(not api.TELLS_START, reason="Spark tells limits and starts since 4.2")
 
 
-def test_a_batch_reads_what_lies_between_its_ends(options: Options, topic: str, fill: Callable[..., None]) -> None:
+def test_a_batch_reads_the_records_between_its_ends(options: Options, topic: str, fill: Callable[..., None]) -> None:
     fill(topic, *range(100))
     fill(topic, *range(100, 130), partition=2)
     end = json.dumps({topic: {"0": 50, "1": -1, "2": -1}})
@@ -110,7 +110,7 @@ def test_a_batch_reads_what_lies_between_its_ends(options: Options, topic: str, 
     assert len(planned.partitions()) == 3
 
 
-def test_the_client_of_a_process_is_kept_from_task_to_task(
+def test_tasks_of_one_process_share_a_client(
     options: Options, topic: str, fill: Callable[..., None]
 ) -> None:
     fill(topic, 1, 2, 3)
@@ -143,7 +143,7 @@ def test_batches_follow_each_other_without_a_gap(options: Options, topic: str, f
     reader.stop()
 
 
-def test_what_spark_says_is_done_is_committed_to_the_group(
+def test_offsets_that_spark_commits_are_committed_to_the_group(
     options: Options, topic: str, admin: Admin, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(10))
@@ -154,7 +154,7 @@ def test_what_spark_says_is_done_is_committed_to_the_group(
 
 
 @with_limits
-def test_what_is_finished_is_committed_to_the_group(
+def test_offsets_of_a_finished_batch_are_committed_to_the_group(
     options: Options, topic: str, admin: Admin, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(10))
@@ -168,7 +168,7 @@ def test_what_is_finished_is_committed_to_the_group(
 
 
 @with_limits
-def test_available_now_sees_nothing_that_comes_later(options: Options, topic: str, fill: Callable[..., None]) -> None:
+def test_available_now_reads_no_later_record(options: Options, topic: str, fill: Callable[..., None]) -> None:
     fill(topic, *range(10))
     reader = stream(options, minOffsetsPerTrigger="1000")
     reader.prepareForTriggerAvailableNow()
@@ -191,7 +191,7 @@ def test_new_partitions_begin_at_their_first_record(
     reader.stop()
 
 
-def test_a_topic_created_again_is_lost_data_or_read_from_its_start(
+def test_a_topic_created_again_is_data_loss_or_read_from_its_start(
     options: Options, topic: str, admin: Admin, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(5))
@@ -210,7 +210,7 @@ def test_a_topic_created_again_is_lost_data_or_read_from_its_start(
     strict.stop()
 
 
-def test_records_that_went_while_they_were_read_are_named(
+def test_an_error_names_records_deleted_during_the_read(
     options: Options, topic: str, admin: Admin, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(40))
@@ -226,7 +226,7 @@ def test_records_that_went_while_they_were_read_are_named(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_what_the_log_does_not_have_yet_is_waited_for(
+def test_a_task_waits_for_records_that_the_log_does_not_have_yet(
     options: Options, topic: str, fill: Callable[..., None], fails: str
 ) -> None:
     fill(topic, *range(10))
@@ -239,7 +239,7 @@ def test_what_the_log_does_not_have_yet_is_waited_for(
     reader.stop()
 
 
-def test_a_topic_created_again_before_its_task_is_lost_by_its_id(options: Options, topic: str, admin: Admin,
+def test_a_topic_created_again_before_its_task_is_data_loss_by_its_id(options: Options, topic: str, admin: Admin,
                                                              fill: Callable[..., None]) -> None:
     fill(topic, *range(3))
     strict, lax = stream(options), stream(options, failOnDataLoss="false")
@@ -257,7 +257,7 @@ def test_a_topic_created_again_before_its_task_is_lost_by_its_id(options: Option
 
 
 @pytest.mark.parametrize("offsets", [(0, 50), (0, 100), (0, 150)])
-def test_a_batch_of_records_that_are_gone_is_told(
+def test_the_error_of_a_batch_names_the_deleted_records(
     options: Options, topic: str, admin: Admin, fill: Callable[..., None], offsets: tuple[int, int]
 ) -> None:
     fill(topic, *range(200))
@@ -273,7 +273,7 @@ def test_a_batch_of_records_that_are_gone_is_told(
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_a_range_ends_though_its_last_records_are_not_given(
+def test_a_range_ends_although_its_last_records_are_not_returned(
     broker: Broker, options: Options, topic: str, isolation: str  # noqa: F811
 ) -> None:
     def run(first: int, *, keep: bool) -> None:
@@ -300,7 +300,7 @@ def test_a_range_ends_though_its_last_records_are_not_given(
     reader.stop()
 
 
-def test_without_a_start_from_spark_the_batch_before_is_it(
+def test_a_batch_without_a_start_begins_at_the_end_of_the_one_before(
     options: Options, topic: str, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(30))
@@ -314,7 +314,7 @@ def test_without_a_start_from_spark_the_batch_before_is_it(
     reader.stop()
 
 
-def test_a_topic_that_was_created_again_while_the_query_was_down_is_noticed_also_before_4_2(
+def test_a_topic_created_again_while_the_query_was_down_is_noticed_before_spark_4_2(
     options: Options, topic: str, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(10))
@@ -326,7 +326,7 @@ def test_a_topic_that_was_created_again_while_the_query_was_down_is_noticed_also
     reader.stop()
 
 
-def test_small_fetches_are_gathered_for_spark() -> None:
+def test_small_fetches_are_combined_into_one_batch_for_spark() -> None:
     def batch(rows: int, width: int = 1) -> pa.RecordBatch:
         return pa.record_batch({"value": [b"v" * width] * rows})
 
@@ -337,7 +337,7 @@ def test_small_fetches_are_gathered_for_spark() -> None:
     assert list(gathered([])) == []
 
 
-def test_a_topic_that_went_before_its_task_is_lost_by_name(
+def test_a_topic_deleted_before_its_task_is_data_loss_that_names_it(
     options: Options, topic: str, admin: Admin, fill: Callable[..., None]
 ) -> None:
     fill(topic, *range(3))
@@ -352,7 +352,7 @@ def test_a_topic_that_went_before_its_task_is_lost_by_name(
     strict.stop()
 
 
-def test_a_broker_that_is_not_there_is_asked_as_long_as_a_call_may_take_and_no_longer() -> None:
+def test_an_unreachable_broker_fails_the_query_after_the_timeout_of_a_call() -> None:
     client = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "300"}
     patient = {"subscribe": "t", "fetchOffset.numRetries": "9", "fetchOffset.retryIntervalMs": "60000"}
     options = {**client, **patient}
@@ -360,7 +360,7 @@ def test_a_broker_that_is_not_there_is_asked_as_long_as_a_call_may_take_and_no_l
         batch_reader(options, source_schema(options)).partitions()
 
 
-def test_an_error_of_a_topic_is_not_its_end(options: Options, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_with_an_error_is_not_gone(options: Options, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a topic that is said not to be there counts as gone; another error is asked about again, then raised."""
     asked = []
 

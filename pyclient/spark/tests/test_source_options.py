@@ -26,18 +26,18 @@ def stream(**options: str) -> SourceOptions:
     return source_options({**TOPIC, **options}, Use.STREAM_READ)
 
 
-def test_a_batch_reads_all_and_a_stream_what_comes() -> None:
+def test_a_batch_starts_at_the_earliest_and_a_stream_at_the_latest_offset() -> None:
     assert (batch().starting, batch().ending) == (Edge(EARLIEST), Edge(LATEST))
     assert stream().starting == Edge(LATEST)
 
 
-def test_names_of_options_are_in_any_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     assert stream(STARTINGOFFSETS="Earliest", maxoffsetspertrigger="7") == stream(
         startingOffsets="earliest", maxOffsetsPerTrigger="7"
     )
 
 
-def test_one_time_beats_times_and_these_beat_offsets() -> None:
+def test_one_timestamp_overrides_timestamps_and_these_override_offsets() -> None:
     offsets, times = '{"t":{"0":5}}', '{"t":{"0":1000}}'
     assert batch(startingOffsets=offsets).starting == Specific({("t", 0): 5})
     assert batch(startingOffsets=offsets, startingOffsetsByTimestamp=times).starting == Times({("t", 0): 1000})
@@ -45,7 +45,7 @@ def test_one_time_beats_times_and_these_beat_offsets() -> None:
     assert both.starting == Time(9)
 
 
-def test_sasl_is_for_the_client_and_passwords_are_not_shown() -> None:
+def test_sasl_settings_reach_the_client_and_repr_hides_passwords() -> None:
     made = batch(**{"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
                     "kafka.sasl.username": "alice", "kafka.sasl.password": "hush"})  # fmt: skip
     config = load(CONSUMER, config=made.client)
@@ -54,7 +54,7 @@ def test_sasl_is_for_the_client_and_passwords_are_not_shown() -> None:
     assert "hush" not in repr(made)
 
 
-def test_tls_is_for_the_client_and_passwords_are_not_shown() -> None:
+def test_tls_settings_reach_the_client_and_repr_hides_passwords() -> None:
     made = batch(**{"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/ca.pem",
                     "kafka.ssl.key.password": "hush"})  # fmt: skip
     config = load(CONSUMER, config=made.client)
@@ -95,13 +95,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("options", "told"), WRONG)
 @pytest.mark.parametrize("use", [Use.BATCH_READ, Use.STREAM_READ])
-def test_what_is_wrong_is_named_with_what_is_right(options: dict[str, str], told: str, use: Use) -> None:
+def test_an_error_names_the_wrong_option_and_the_allowed_values(options: dict[str, str], told: str, use: Use) -> None:
     with pytest.raises(ConfigError, match=told):
         source_options(options, use)
 
 
 @pytest.mark.parametrize("which", ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"])
-def test_a_stream_has_no_end(which: str) -> None:
+def test_a_stream_refuses_an_ending_offset(which: str) -> None:
     with pytest.raises(ConfigError, match=f"{which} is not an option of spark.readStream"):
         stream(**{which: "5"})
 
@@ -117,12 +117,12 @@ def test_a_batch_cannot_start_at_its_end_or_end_at_its_start() -> None:
         batch(endingOffsets='{"t":{"0":-2}}')
 
 
-def test_a_least_above_the_most_is_wrong() -> None:
+def test_a_minimum_above_the_maximum_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"minOffsetsPerTrigger\(9\) is higher than the maxOffsetsPerTrigger\(8\)"):
         stream(minOffsetsPerTrigger="9", maxOffsetsPerTrigger="8")
 
 
-def test_limits_of_streams_do_nothing_in_a_batch(caplog: pytest.LogCaptureFixture) -> None:
+def test_limits_of_a_stream_have_no_effect_in_a_batch(caplog: pytest.LogCaptureFixture) -> None:
     assert batch(maxOffsetsPerTrigger="5").max_offsets is None
     assert "maxOffsetsPerTrigger option ignored in batch queries" in caplog.text
 
@@ -135,12 +135,12 @@ def test_the_group_has_the_same_name_after_a_restart() -> None:
     assert pattern.group == "p-a.-b"
 
 
-def test_each_option_tells_what_it_is_and_no_two_differ_by_case_alone() -> None:
+def test_each_option_is_documented_and_no_two_differ_only_by_case() -> None:
     assert all(option.doc and option.use for option in OPTIONS)
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
 
 
-def test_no_field_of_a_value_is_not_null() -> None:
+def test_a_field_of_a_typed_value_that_is_not_nullable_is_refused() -> None:
     inner = StructType([StructField("b", IntegerType(), nullable=False)])
     schema = StructType([StructField("value", StructType([StructField("a", inner)]))])
     with pytest.raises(ConfigError, match="the field 'b' of 'value' is NOT NULL"):

@@ -57,7 +57,7 @@ def spans(source: StreamSource, start: Offsets, end: Offsets) -> list[tuple[int,
     return [(each.tp.partition, each.start, each.end) for each in source.ranges(start, end)]
 
 
-def test_without_a_start_from_spark_nothing_ends_before_the_checkpoint_whatever_the_group_has() -> None:
+def test_a_batch_without_a_start_never_ends_before_the_checkpoint() -> None:
     source, logs = made(maxOffsetsPerTrigger="100", **{"kafka.group.id": "g"})
     source._initial = {}
     logs.ends = {ZERO: 20_000, ONE: 950}
@@ -91,7 +91,7 @@ class Offset:
 
 
 @pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "10"}])
-def test_what_is_there_now_ends_never_before_the_start(limit: dict[str, str]) -> None:
+def test_available_now_never_ends_before_the_start(limit: dict[str, str]) -> None:
     source, logs = made(**LAX, **limit)
     logs.ends = {ZERO: 90}  # the leader has just been elected
     source.aim()
@@ -102,7 +102,7 @@ def test_what_is_there_now_ends_never_before_the_start(limit: dict[str, str]) ->
     assert spans(source, start, start) == []
 
 
-def test_what_is_there_now_ends_with_a_topic_created_again_meanwhile() -> None:
+def test_available_now_ends_at_the_end_of_a_topic_created_again() -> None:
     source, logs = made(**LAX, maxOffsetsPerTrigger="50")
     logs.ends = {ZERO: 100}
     source.aim()
@@ -115,7 +115,7 @@ def test_what_is_there_now_ends_with_a_topic_created_again_meanwhile() -> None:
     assert source.latest(end, is_limited=True) == end
 
 
-def test_a_log_too_short_after_a_restart_is_told_or_waited_for_and_never_read_again() -> None:
+def test_a_log_that_is_shorter_after_a_restart_is_data_loss_or_waited_for() -> None:
     strict, logs = made()
     start = {ZERO: 100}
     logs.ends = {ZERO: 90}
@@ -131,7 +131,7 @@ def test_a_log_too_short_after_a_restart_is_told_or_waited_for_and_never_read_ag
     assert spans(lax, start, lax.latest(start, is_limited=False)) == [(0, 100, 110)]
 
 
-def test_a_topic_of_the_same_id_is_waited_for_even_where_loss_fails() -> None:
+def test_a_shorter_log_of_the_same_topic_is_waited_for_even_if_loss_fails() -> None:
     source, logs = made()
     logs.ends = {ZERO: 100}
     start = source.latest({ZERO: 0}, is_limited=False)
@@ -139,14 +139,14 @@ def test_a_topic_of_the_same_id_is_waited_for_even_where_loss_fails() -> None:
     assert source.latest(start, is_limited=False) == start
 
 
-def test_a_batch_of_the_log_that_goes_backwards_is_told_or_empty() -> None:
+def test_a_batch_whose_end_precedes_its_start_is_data_loss_or_empty() -> None:
     strict, _ = made()
     with pytest.raises(DataLoss, match="changed from 100 to 90"):
         strict.ranges({ZERO: 100}, {ZERO: 90})
     assert made(**LAX)[0].ranges({ZERO: 100}, {ZERO: 90}) == []
 
 
-def test_a_topic_created_again_waits_for_records_from_its_first_one_on() -> None:
+def test_a_minimum_counts_a_topic_created_again_from_its_first_record() -> None:
     now = [0.0]
     source, logs = made(lambda: now[0], **LAX, minOffsetsPerTrigger="10", maxTriggerDelay="60s")
     logs.ends = {ZERO: 5000}
@@ -170,7 +170,7 @@ def test_a_limit_counts_a_topic_created_again_from_its_first_record() -> None:
 
 
 @pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "10"}, {"maxBytesPerTrigger": "10"}])
-def test_a_topic_that_a_broker_does_not_know_for_a_moment_goes_on_where_it_was(limit: dict[str, str]) -> None:
+def test_a_topic_missing_for_a_moment_continues_at_its_offset(limit: dict[str, str]) -> None:
     source, logs = made(**LAX, **limit)
     logs.ends = {ZERO: 900}
     assert source.latest({ZERO: 900}, is_limited=True) == {ZERO: 900}
@@ -180,7 +180,7 @@ def test_a_topic_that_a_broker_does_not_know_for_a_moment_goes_on_where_it_was(l
     assert spans(source, {ZERO: 900}, source.latest({ZERO: 900}, is_limited=not limit)) == [(0, 900, 905)]
 
 
-def test_a_topic_that_was_away_and_is_another_starts_again() -> None:
+def test_a_topic_that_was_missing_and_created_again_starts_again() -> None:
     source, logs = made(**LAX)
     logs.ends = {ZERO: 900}
     source.latest({ZERO: 900}, is_limited=False)

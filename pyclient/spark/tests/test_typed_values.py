@@ -65,7 +65,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("bad", WRONG)
-def test_what_is_no_such_object_is_null_or_fails_by_name_and_harms_no_other(bad: bytes) -> None:
+def test_an_invalid_value_is_null_or_an_error_and_does_not_affect_others(bad: bytes) -> None:
     values = column(b'{"a":1}', None, b'{"a":2}', bad, b'{"a":3}')
     found = typed(JsonValues(NAMES)).of(values, where).to_pylist()
     assert [row and row["a"] for row in found] == [1, None, 2, None, 3]
@@ -74,7 +74,7 @@ def test_what_is_no_such_object_is_null_or_fails_by_name_and_harms_no_other(bad:
 
 
 @pytest.mark.parametrize("prefix", ["none", "registry"])
-def test_a_batch_may_have_any_number_of_such_values(prefix: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_may_have_any_number_of_invalid_values(prefix: str, caplog: pytest.LogCaptureFixture) -> None:
     before = b"" if prefix == "none" else b"\0\0\0\0\x07"
     good = [None if number % 7 == 0 else {"a": number} for number in range(3000)]
     rows = [b"not json" if row is None else before + json.dumps(row).encode() for row in good]
@@ -85,7 +85,7 @@ def test_a_batch_may_have_any_number_of_such_values(prefix: str, caplog: pytest.
     assert "nor can 428 behind it" in told
 
 
-def test_a_string_that_is_no_utf_8_is_such_a_value() -> None:
+def test_a_string_that_is_not_utf_8_is_an_invalid_value() -> None:
     kind = pa.struct([("s", pa.string()), ("l", pa.list_(pa.struct([("s", pa.string())])))])
     values = column(b'{"s":"\xff"}', b'{"s":"\xc3\xa4"}', b'{"l":[{"s":"\xff"}]}')
     found = typed(JsonValues(kind)).of(values, where).to_pylist()
@@ -94,7 +94,7 @@ def test_a_string_that_is_no_utf_8_is_such_a_value() -> None:
         typed(JsonValues(kind), fails=True).of(values, where)
 
 
-def test_dates_and_times_are_iso_strings_in_json() -> None:
+def test_dates_and_times_in_json_are_iso_strings() -> None:
     kind = pa.struct([("t", pa.timestamp("us", "UTC")), ("s", pa.struct([("d", pa.date32())]))])
     values = column(b'{"t":"2024-01-02T03:04:05Z","s":{"d":"2024-02-29"}}', b'{"s":{"d":"2023-02-29"}}')
     assert typed(JsonValues(kind)).of(values, where).to_pylist() == [
@@ -103,7 +103,7 @@ def test_dates_and_times_are_iso_strings_in_json() -> None:
     ]
 
 
-def test_the_number_of_a_schema_is_passed_over_or_checked() -> None:
+def test_the_schema_id_is_skipped_or_checked() -> None:
     seven, eight = b"\0\0\0\0\x07{}", b'\0\0\0\0\x08{"a":8}'
     values = column(seven, eight, None, b"\0\0", b"\x01\0\0\0\x07{}")
     found = typed(JsonValues(NAMES), prefix="registry").of(values, where)
@@ -136,7 +136,7 @@ AVRO = json.dumps(
 
 
 @pytest.mark.parametrize(("kind", "good"), [(pa.string(), None), (pa.int32(), 7)])
-def test_avro_that_does_not_fit_the_column_is_a_value_that_cannot_be_read(kind: pa.DataType, good: int | None) -> None:
+def test_avro_that_does_not_fit_the_column_is_an_invalid_value(kind: pa.DataType, good: int | None) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
     values = AvroValues(pa.struct([("a", kind)]), json.dumps(schema))
     buffers = [io.BytesIO() for _ in range(2)]
@@ -148,7 +148,7 @@ def test_avro_that_does_not_fit_the_column_is_a_value_that_cannot_be_read(kind: 
         typed(values, fails=True).of(rows, where)
 
 
-def test_avro_is_read_and_its_schema_is_sparks() -> None:
+def test_an_avro_schema_becomes_the_schema_of_the_column() -> None:
     fields = "`carrier` STRING, `delay` BIGINT, `day` DATE, `legs` ARRAY<STRUCT<`to` STRING>>, `cost` DECIMAL(9, 2)"
     assert fields_of(AVRO) == fields
     kind = pa.struct([("carrier", pa.string()), ("delay", pa.int64()), ("day", pa.date32())])
@@ -161,12 +161,12 @@ def test_avro_is_read_and_its_schema_is_sparks() -> None:
 
 
 @pytest.mark.parametrize("schema", ["", "[]", '"int"', '{"type":"record"}', '{"type":"record","name":"R","fields":3}'])
-def test_what_is_no_schema_of_a_record_is_told(schema: str) -> None:
+def test_a_schema_that_is_not_an_avro_record_is_refused(schema: str) -> None:
     with pytest.raises(ConfigError, match="valueSchema is not an Avro schema"):
         fields_of(schema)
 
 
-def test_a_union_of_several_types_has_no_column() -> None:
+def test_a_union_of_several_types_is_refused() -> None:
     union = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["int", "string"]}]}
     with pytest.raises(ConfigError, match="a column cannot have several types"):
         fields_of(json.dumps(union))

@@ -62,12 +62,12 @@ STARTS_THREADS = pytest.mark.skipif(
         "threading.Thread(target=fill, daemon=True).start(); time.sleep(2)",
     ],
 )
-def test_what_was_sent_is_delivered_at_the_end_of_the_program(broker, topic, text):
+def test_an_unclosed_producer_delivers_at_the_end_of_the_program(broker, topic, text):
     assert run(broker, topic, text) == ""
     assert numbers(broker, topic) == list(range(1000))
 
 
-def test_it_is_delivered_after_an_exception_and_an_exit_too(broker, topic):
+def test_an_unclosed_producer_delivers_after_an_exception_or_sys_exit(broker, topic):
     assert "ZeroDivisionError" in run(broker, topic, "producer = fill(500); 1 / 0", 1)
     assert run(broker, topic, "producer = fill(500); sys.exit(3)", 3) == ""
     assert len(numbers(broker, topic)) == 1000
@@ -102,7 +102,7 @@ for number in range(1000):
 """
 
 
-def test_what_cannot_be_delivered_in_time_is_told_on_stderr(paused_broker):
+def test_records_lost_at_the_end_of_the_program_are_counted_on_stderr(paused_broker):
     try:
         told = run(paused_broker, "t", f"PID = {paused_broker.pid}\n{LOST}")
     finally:
@@ -124,7 +124,7 @@ second = fill()
 """
 
 
-def test_a_producer_without_its_broker_takes_no_time_from_the_others(broker, topic, paused_broker):
+def test_a_producer_whose_broker_hangs_does_not_keep_others_from_delivering(broker, topic, paused_broker):
     try:
         told = run(broker, topic, f"PAUSED, PID = {paused_broker.bootstrap!r}, {paused_broker.pid}\n{OTHER}")
     finally:
@@ -133,7 +133,7 @@ def test_a_producer_without_its_broker_takes_no_time_from_the_others(broker, top
     assert numbers(broker, topic) == list(range(1000))
 
 
-def test_what_the_broker_refuses_then_is_told_too(broker, new_topic):
+def test_records_refused_at_the_end_of_the_program_are_reported(broker, new_topic):
     topic = new_topic(1, {"max.message.bytes": "1000"})
     text = "producer = Producer(BOOTSTRAP, linger_ms=60_000); producer.send(TOPIC, b'x' * 2000)"
     told = run(broker, topic, text)
@@ -141,7 +141,7 @@ def test_what_the_broker_refuses_then_is_told_too(broker, new_topic):
     assert f"{topic}-0: a batch of 1 record" in told
 
 
-def test_an_open_transaction_is_told(broker, topic):
+def test_an_open_transaction_at_the_end_of_the_program_is_reported(broker, topic):
     text = "producer = Producer(BOOTSTRAP, transactional_id=TOPIC); producer.begin_transaction()"
     assert run(broker, topic, text).count("its transaction is not committed") == 1
 
@@ -158,11 +158,11 @@ kept = asyncio.run(main())
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_what_a_closed_loop_cannot_deliver_is_told(broker, topic, kept):
+def test_records_that_a_closed_event_loop_cannot_deliver_are_reported(broker, topic, kept):
     told = run(broker, topic, f"KEPT = {kept}\n{ASYNCIO}import gc; gc.collect()")
     assert told.count("was not closed: 10 records are lost") == 1, told
 
 
-def test_a_closed_producer_is_no_matter_at_the_end(broker, topic):
+def test_a_closed_producer_writes_nothing_at_the_end_of_the_program(broker, topic):
     assert run(broker, topic, "fill(10).close()") == ""
     assert numbers(broker, topic) == list(range(10))

@@ -61,7 +61,7 @@ def members(admin, group):
 
 @BOTH
 @RAISED
-def test_what_the_last_poll_gave_is_not_committed_after_an_exception(admin, member, group, place, protocol, error):
+def test_records_of_the_last_poll_are_not_committed_after_an_exception(admin, member, group, place, protocol, error):
     def work():
         with Consumer(config={**member, "group_protocol": protocol}, topics=place.topic) as consumer:
             assert len(take(consumer, BATCH)) == BATCH
@@ -74,7 +74,7 @@ def test_what_the_last_poll_gave_is_not_committed_after_an_exception(admin, memb
 
 
 @RAISED
-def test_an_iteration_that_is_left_commits_none_of_its_batch(admin, member, group, place, error):
+def test_an_iteration_left_by_an_exception_commits_none_of_its_batch(admin, member, group, place, error):
     def work():
         with Consumer(config=member, topics=place.topic) as consumer:
             for record in consumer:
@@ -86,7 +86,7 @@ def test_an_iteration_that_is_left_commits_none_of_its_batch(admin, member, grou
     assert committed(admin, group, place) == BATCH
 
 
-def test_what_is_in_hand_is_not_committed_when_the_iteration_pauses(admin, member, group, place, monkeypatch):
+def test_the_current_record_is_not_committed_when_the_iteration_pauses(admin, member, group, place, monkeypatch):
     """To pause, or to seek, fetches the rest again; the record in hand is not done by that."""
     commits = 0
     settle = Commits.commit_settled
@@ -108,7 +108,7 @@ def test_what_is_in_hand_is_not_committed_when_the_iteration_pauses(admin, membe
 
 
 @BOTH
-def test_a_sibling_that_fails_commits_nothing_that_was_not_processed(admin, member, group, place, protocol):
+def test_a_failing_task_of_the_group_commits_no_unprocessed_record(admin, member, group, place, protocol):
     async def work():
         has_records = asyncio.Event()
 
@@ -151,7 +151,7 @@ class Endless:
 
 
 @BOTH
-def test_the_member_is_gone_though_its_listener_raises(admin, member, group, place, protocol):
+def test_the_member_leaves_the_group_although_its_listener_raises(admin, member, group, place, protocol):
     consumer = Consumer(config={**member, "group_protocol": protocol}, topics=place.topic, listener=Raising())
     take(consumer, BATCH)
     with pytest.raises(ValueError, match="the listener"):
@@ -162,7 +162,7 @@ def test_the_member_is_gone_though_its_listener_raises(admin, member, group, pla
 
 
 @BOTH
-def test_the_member_of_asyncio_is_gone_though_its_listener_raises(admin, member, group, place, protocol):
+def test_the_asyncio_member_leaves_the_group_although_its_listener_raises(admin, member, group, place, protocol):
     async def work():
         settings = {**member, "group_protocol": protocol}
         async with aio.Consumer(config=settings, topics=place.topic, listener=Raising()) as consumer:
@@ -177,7 +177,7 @@ def test_the_member_of_asyncio_is_gone_though_its_listener_raises(admin, member,
 
 
 @BOTH
-def test_the_member_of_asyncio_is_gone_though_its_close_is_cancelled(admin, member, group, place, protocol):
+def test_the_asyncio_member_leaves_the_group_although_its_close_is_cancelled(admin, member, group, place, protocol):
     """By a time-out, in a listener that waits: the group is told, and no task is left."""
 
     async def work():
@@ -208,7 +208,7 @@ class Slow:
         await self.may_end.wait()
 
 
-def test_all_who_close_a_consumer_of_asyncio_wait_for_the_same_end(admin, member, group, place):
+def test_all_tasks_that_close_an_asyncio_consumer_wait_for_the_same_close(admin, member, group, place):
     async def work():
         listener = Slow()
         consumer = listener.consumer = aio.Consumer(config=member, topics=place.topic, listener=listener)
@@ -231,7 +231,7 @@ def test_all_who_close_a_consumer_of_asyncio_wait_for_the_same_end(admin, member
     asyncio.run(asyncio.wait_for(work(), 3 * PATIENCE_S))
 
 
-def test_a_close_within_a_close_leaves_the_first_its_time(broker, topic):
+def test_a_nested_close_does_not_shorten_the_timeout_of_the_first(broker, topic):
     """A signal handler closes in haste what the main thread is closing."""
     producer = Producer(broker.bootstrap, **LINGERING)
     report = producer.send(topic, b"v")
@@ -246,7 +246,7 @@ def test_a_close_within_a_close_leaves_the_first_its_time(broker, topic):
     assert report.result(0).offset == 0
 
 
-def test_all_who_close_a_producer_of_asyncio_wait_for_the_same_end(broker, topic):
+def test_all_tasks_that_close_an_asyncio_producer_wait_for_the_same_close(broker, topic):
     async def work():
         producer = aio.Producer(broker.bootstrap, **LINGERING)
         report = await producer.send(topic, b"v")
@@ -261,7 +261,7 @@ def test_all_who_close_a_producer_of_asyncio_wait_for_the_same_end(broker, topic
 
 @pytest.mark.parametrize("broken", ["_rewind", "_give_up"])
 @RAISED
-def test_no_thread_is_left_whatever_a_close_raises(broker, place, monkeypatch, broken, error):
+def test_no_thread_is_left_if_close_raises(broker, place, monkeypatch, broken, error):
     def fail(*_):
         raise error
 
@@ -275,7 +275,7 @@ def test_no_thread_is_left_whatever_a_close_raises(broker, place, monkeypatch, b
     consumer.close()
 
 
-def test_a_close_with_a_wrong_time_closes_nothing(broker):
+def test_a_close_with_an_invalid_timeout_closes_nothing(broker):
     for kind in (Producer, Consumer, Admin):
         client = kind(broker.bootstrap)
         with pytest.raises(TypeError):
@@ -284,7 +284,7 @@ def test_a_close_with_a_wrong_time_closes_nothing(broker):
         assert not client._runner._thread.is_alive()
 
 
-def test_calls_under_way_end_when_another_thread_closes(broker):
+def test_running_calls_end_when_another_thread_closes_the_client(broker):
     for _ in range(20):
         admin = Admin(broker.bootstrap)
         admin.list_topics()
@@ -310,7 +310,7 @@ def test_calls_under_way_end_when_another_thread_closes(broker):
         assert told == [ClientClosed] * 2
 
 
-def test_a_poll_ends_when_another_thread_closes(broker, place):
+def test_a_poll_ends_when_another_thread_closes_the_consumer(broker, place):
     consumer = Consumer(broker.bootstrap)
     consumer.assign([place])
     consumer.seek_to_end()
@@ -357,7 +357,7 @@ def test_a_closed_producer_leaves_no_transaction_open(broker, place, group, erro
 
 
 @pytest.mark.parametrize("how", ["raised", "cancelled"])
-def test_a_closed_producer_of_asyncio_leaves_no_transaction_open(broker, place, group, how):
+def test_a_closed_asyncio_producer_leaves_no_transaction_open(broker, place, group, how):
     async def work():
         async with aio.Producer(broker.bootstrap, transactional_id=group, transaction_timeout_ms=600_000) as producer:
             await producer.begin_transaction()
@@ -374,7 +374,7 @@ def test_a_closed_producer_of_asyncio_leaves_no_transaction_open(broker, place, 
     until(lambda: stable_end(broker, place) >= end)  # a marker may come behind
 
 
-def test_what_is_prepared_is_left_to_others_by_a_close(broker, place, group):
+def test_close_leaves_a_prepared_transaction_open(broker, place, group):
     with Producer(broker.bootstrap, transactional_id=group) as producer:
         producer.begin_transaction()
         offset = producer.send(place.topic, b"prepared").result(PATIENCE_S).offset
@@ -386,7 +386,7 @@ def test_what_is_prepared_is_left_to_others_by_a_close(broker, place, group):
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
-def test_a_client_that_cannot_be_made_leaves_no_thread(kind):
+def test_a_client_that_fails_to_start_leaves_no_thread(kind):
     before = set(threading.enumerate())
     for _ in range(3):
         with pytest.raises(ConfigError):
@@ -398,7 +398,7 @@ LINGERING = {"linger_ms": 3_600_000, "delivery_timeout_ms": 7_200_000}
 
 
 @RAISED
-def test_a_producer_in_a_with_block_delivers_what_was_sent_whatever_ends_the_block(broker, topic, error):
+def test_a_producer_in_a_with_block_delivers_its_records_even_after_an_exception(broker, topic, error):
     """Ctrl-C gives it five seconds, which a broker that is well does not need."""
 
     def work():
@@ -411,21 +411,21 @@ def test_a_producer_in_a_with_block_delivers_what_was_sent_whatever_ends_the_blo
     assert len(read_all(broker.bootstrap, topic)) == 100
 
 
-def test_a_producer_that_is_closed_without_time_says_what_it_loses(broker, topic, caplog):
+def test_a_producer_closed_with_timeout_0_reports_its_lost_records(broker, topic, caplog):
     producer = Producer(broker.bootstrap, **LINGERING)
     producer.send_many(topic, [b"v"] * 7)
     producer.close(timeout=0)
     assert caplog.text.count("was closed too early: 7 records are lost") == 1, caplog.text
 
 
-def test_a_producer_that_is_closed_says_what_the_broker_refuses(broker, new_topic, caplog):
+def test_a_closing_producer_reports_records_that_the_broker_refuses(broker, new_topic, caplog):
     topic = new_topic(1, {"max.message.bytes": "1000"})
     with Producer(broker.bootstrap, **LINGERING) as producer:
         producer.send(topic, b"v" * 2000)
     assert caplog.text.count("was closed too early: 1 record is lost (") == 1, caplog.text
 
 
-def test_a_callback_that_is_told_is_enough(broker, new_topic, caplog):
+def test_a_failure_reported_to_a_callback_is_not_logged_at_close(broker, new_topic, caplog):
     topic, errors = new_topic(1, {"max.message.bytes": "1000"}), []
     with Producer(broker.bootstrap, **LINGERING) as producer:
         producer.send(topic, b"v" * 2000, on_delivery=lambda metadata, error: errors.append(error))
@@ -433,7 +433,7 @@ def test_a_callback_that_is_told_is_enough(broker, new_topic, caplog):
     assert "are lost" not in caplog.text
 
 
-def test_an_asynchronous_producer_that_is_closed_without_time_says_what_it_loses(broker, topic, caplog):
+def test_an_asyncio_producer_closed_with_timeout_0_reports_its_lost_records(broker, topic, caplog):
     async def work():
         producer = aio.Producer(broker.bootstrap, **LINGERING)
         await producer.send_many(topic, [b"v"] * 7)

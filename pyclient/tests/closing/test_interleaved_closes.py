@@ -191,6 +191,6 @@ def test_each_call_ends_when_another_thread_closes(broker, monkeypatch, kind, se
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.nightly
-def test_each_call_ends_in_a_hundred_orders(kind, monkeypatch):
+def test_each_call_ends_in_a_hundred_interleavings_with_close(kind, monkeypatch):
     for seed in range(10, 110):
         scenario(kind, Seeded(seed), broker.__wrapped__(), monkeypatch)

@@ -49,7 +49,7 @@ def address(server: socket.socket) -> str:
 
 
 @pytest.mark.parametrize("kind", ["Admin", "Consumer", "Producer"])
-def test_connect_says_in_time_that_nobody_is_there(kind, silent):
+def test_connect_fails_within_its_timeout_if_no_broker_answers(kind, silent):
     for servers, phase in ((NOWHERE, "connect"), (address(silent), SILENT)):
         client = getattr(pyclient, kind)(servers)
         with pytest.raises(ConnectionFailed, match=rf"{phase} failed.* after 0\.5 s"):
@@ -58,7 +58,7 @@ def test_connect_says_in_time_that_nobody_is_there(kind, silent):
 
 
 @pytest.mark.parametrize("kind", ["Admin", "Consumer", "Producer"])
-def test_connect_of_asyncio_says_in_time_that_nobody_is_there(kind, silent):
+def test_asyncio_connect_fails_within_its_timeout_if_no_broker_answers(kind, silent):
     async def check() -> None:
         for servers, phase in ((NOWHERE, "connect"), (address(silent), SILENT)):
             client = getattr(aio, kind)(servers)
@@ -69,7 +69,7 @@ def test_connect_of_asyncio_says_in_time_that_nobody_is_there(kind, silent):
     asyncio.run(check())
 
 
-def test_a_close_with_a_short_limit_leaves_the_others_theirs(silent):
+def test_each_waiting_connect_keeps_its_own_timeout(silent):
     async def check() -> None:
         producer = aio.Producer(address(silent))
         waits = [asyncio.create_task(producer.connect(seconds)) for seconds in (0.2, 0.6)]
@@ -82,7 +82,7 @@ def test_a_close_with_a_short_limit_leaves_the_others_theirs(silent):
 
 
 @pytest.mark.parametrize("kind", ["Admin", "Consumer", "Producer"])
-def test_what_waits_for_the_cluster_ends_with_its_client(kind, silent):
+def test_a_waiting_connect_ends_when_its_client_is_closed(kind, silent):
     async def check() -> None:
         client = getattr(aio, kind)(address(silent))
         wait = asyncio.create_task(client.connect(PATIENCE_S * 10))
@@ -94,7 +94,7 @@ def test_what_waits_for_the_cluster_ends_with_its_client(kind, silent):
     asyncio.run(check())
 
 
-def test_offsets_are_asked_for_in_time_where_no_broker_is(silent):
+def test_offset_lookups_time_out_if_no_broker_answers(silent):
     place = TopicPartition("t", 0)
     with Consumer(address(silent), default_api_timeout_ms=ENDLESS) as consumer:
         for call in (consumer.beginning_offsets, consumer.end_offsets):
@@ -104,20 +104,20 @@ def test_offsets_are_asked_for_in_time_where_no_broker_is(silent):
             consumer.offsets_for_times({place: 0}, timeout=0.2)
 
 
-def test_a_consumer_is_made_without_waiting_and_closed_without_waiting():
+def test_creating_and_closing_a_consumer_does_not_wait():
     with Consumer(NOWHERE, group_id="g", topics=["t"], default_api_timeout_ms=ENDLESS) as consumer:
         assert consumer.subscription() == {"t"}
         assert consumer.poll(timeout=0.1) == []
 
 
-def test_poll_raises_why_no_broker_is_reached_and_goes_on_trying():
+def test_poll_raises_why_no_broker_is_reached_and_keeps_trying():
     with Consumer(NOWHERE, group_id="g", topics="t", default_api_timeout_ms=100) as consumer:
         for _ in range(2):
             with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
                 consumer.poll()
 
 
-def test_a_consumer_that_was_made_before_its_broker_reads(own_broker, group):
+def test_a_consumer_created_before_its_broker_starts_reads_its_records(own_broker, group):
     with Producer(own_broker.bootstrap) as producer:
         producer.send("t", b"0").result(PATIENCE_S)
     own_broker.kill()
@@ -127,7 +127,7 @@ def test_a_consumer_that_was_made_before_its_broker_reads(own_broker, group):
         assert [record.value for record in take(consumer, 1)] == [b"0"]
 
 
-def test_an_asyncio_consumer_subscribes_beside():
+def test_an_asyncio_consumer_subscribes_at_creation_without_a_broker():
     async def check() -> None:
         consumer = aio.Consumer(NOWHERE, group_id="g", topics=["t"], default_api_timeout_ms=ENDLESS)
         assert consumer.subscription() == {"t"}
@@ -150,7 +150,7 @@ except KafkaError:
 
 
 @pytest.mark.nightly
-def test_what_was_not_closed_is_named_where_that_is_wanted():
+def test_an_unclosed_client_is_named_by_a_resource_warning():
     assert stderr_of(CLIENTS) == ""
     told = stderr_of(CLIENTS, "-W", "default::ResourceWarning")
     for owner in ("consumer of 127.0.0.1:1", "producer of 127.0.0.1:1", "pyclient.Admin"):
@@ -159,7 +159,7 @@ def test_what_was_not_closed_is_named_where_that_is_wanted():
 
 
 @pytest.mark.nightly
-def test_a_client_that_nobody_has_any_more_is_ended():
+def test_a_client_without_references_is_stopped():
     end = "del consumer, admin, producer\nimport sys\nprint('end', file=sys.stderr)"
     told = stderr_of(CLIENTS + end, "-Wd")
     before, _, after = told.partition("end\n")
@@ -172,7 +172,7 @@ def dropped(producer):
     return weakref.ref(producer), producer._runner._thread
 
 
-def test_a_producer_that_nobody_has_any_more_delivers_and_is_collected(broker, topic):
+def test_a_producer_without_references_delivers_and_is_collected(broker, topic):
     producer = Producer(broker.bootstrap, linger_ms=ENDLESS)
     reports = [producer.send(topic, b"v") for _ in range(10)]
     left, thread = dropped(producer)
@@ -186,7 +186,7 @@ def test_a_producer_that_nobody_has_any_more_delivers_and_is_collected(broker, t
     assert left() is None
 
 
-def test_a_producer_in_a_circle_of_references_delivers_too(broker, topic):
+def test_a_producer_in_a_reference_cycle_delivers_too(broker, topic):
     producer = Producer(broker.bootstrap, linger_ms=ENDLESS)
     producer.itself = producer
     report = producer.send(topic, b"v")
@@ -200,7 +200,7 @@ def test_a_producer_in_a_circle_of_references_delivers_too(broker, topic):
 
 
 @pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
-def test_a_producer_that_nobody_has_any_more_says_what_it_could_not_deliver(own_broker, caplog):
+def test_a_producer_without_references_reports_what_it_could_not_deliver(own_broker, caplog):
     times = {"delivery_timeout_ms": 1000, "request_timeout_ms": 500}
     producer = Producer(own_broker.bootstrap, linger_ms=500, **times)
     producer.send("t", b"v").result(PATIENCE_S)
@@ -221,7 +221,7 @@ def test_a_closed_producer_is_collected(broker, topic):
     assert left() is None
 
 
-def test_an_asyncio_producer_is_collected_when_it_is_closed_and_when_nobody_has_it(broker, topic):
+def test_an_asyncio_producer_is_collected_when_closed_or_without_references(broker, topic):
     async def check(closes: bool) -> None:
         producer = aio.Producer(broker.bootstrap, linger_ms=ENDLESS)
         report = await producer.send(topic, b"v")
@@ -257,7 +257,7 @@ asyncio.run(work())
 
 
 @pytest.mark.nightly
-def test_what_was_not_closed_of_asyncio_is_named_too():
+def test_an_unclosed_asyncio_client_is_named_by_a_resource_warning():
     assert stderr_of(f"CLOSES = False{ASYNCIO}") == ""
     assert stderr_of(f"CLOSES = True{ASYNCIO}", "-Wd") == ""
     told = stderr_of(f"CLOSES = False{ASYNCIO}", "-Wd")
@@ -268,7 +268,7 @@ def test_what_was_not_closed_of_asyncio_is_named_too():
 
 @pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
 @pytest.mark.parametrize("kind", ["Admin", "Consumer"])
-def test_an_asyncio_client_that_nobody_has_any_more_is_ended(kind, silent):
+def test_an_asyncio_client_without_references_is_stopped(kind, silent):
     """Its connection is gone while the loop still runs."""
 
     async def check() -> None:

@@ -23,12 +23,12 @@ def check(broker, topic, group, protocol, seed, steps=STEPS):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_short_history(broker, new_topic, group, protocol, seed):
+def test_a_short_random_history_of_consumers_keeps_every_promise(broker, new_topic, group, protocol, seed):
     check(broker, new_topic(PARTITIONS), group, protocol, seed)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", range(100, 120))
-def test_a_long_history(broker, new_topic, group, protocol, seed):
+def test_a_long_random_history_of_consumers_keeps_every_promise(broker, new_topic, group, protocol, seed):
     check(broker, new_topic(PARTITIONS), group, protocol, seed, 6 * STEPS)

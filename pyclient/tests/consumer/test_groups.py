@@ -53,7 +53,7 @@ def fill(broker, topic, partitions, count=10):
 
 
 @BOTH
-def test_members_share_and_take_over(broker, new_topic, join, protocol):
+def test_members_share_partitions_and_take_over_those_of_a_closed_one(broker, new_topic, join, protocol):
     topic = new_topic(4)
     fill(broker, topic, 4)
     first = join(topic, group_protocol=protocol)
@@ -67,7 +67,7 @@ def test_members_share_and_take_over(broker, new_topic, join, protocol):
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_every_assignor_shares(new_topic, join, assignor):
+def test_every_assignor_shares_the_partitions(new_topic, join, assignor):
     topic = new_topic(4)
     members = [join(topic, partition_assignment_strategy=assignor) for _ in range(2)]
     settled(members, 4)
@@ -87,7 +87,7 @@ def test_committed_offsets_are_where_the_next_member_begins(broker, topic, join,
 
 
 @BOTH
-def test_auto_commit_commits_what_was_given_when_closed(broker, topic, join, protocol):
+def test_auto_commit_commits_the_returned_records_at_close(broker, topic, join, protocol):
     fill(broker, topic, 1, 100)
     first = join(topic, group_protocol=protocol, enable_auto_commit=True)
     given = take(first, 1)
@@ -98,7 +98,7 @@ def test_auto_commit_commits_what_was_given_when_closed(broker, topic, join, pro
 
 
 @BOTH
-def test_an_exception_does_not_commit_what_was_not_processed(broker, topic, join, group, protocol):
+def test_an_exception_does_not_commit_unprocessed_records(broker, topic, join, group, protocol):
     fill(broker, topic, 1, 10)
     settings = {"group_id": group, "auto_offset_reset": "earliest", "group_protocol": protocol}
 
@@ -113,7 +113,7 @@ def test_an_exception_does_not_commit_what_was_not_processed(broker, topic, join
 
 
 @BOTH
-def test_listener_may_commit_what_is_being_revoked(broker, new_topic, join, protocol):
+def test_a_listener_may_commit_partitions_that_are_being_revoked(broker, new_topic, join, protocol):
     topic = new_topic(2)
     fill(broker, topic, 2)
     told = []
@@ -139,7 +139,7 @@ def test_listener_may_commit_what_is_being_revoked(broker, new_topic, join, prot
 
 
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.nightly)])
-def test_pattern_takes_topics_that_come_later(broker, new_topic, join, protocol):
+def test_a_pattern_subscribes_to_topics_created_later(broker, new_topic, join, protocol):
     stem = unique("pattern")
     early = new_topic(stem=f"{stem}-a")
     fill(broker, early, 1)
@@ -154,7 +154,7 @@ def test_pattern_takes_topics_that_come_later(broker, new_topic, join, protocol)
 
 
 @BOTH
-def test_static_member_comes_back_without_a_rebalance(broker, new_topic, join, admin, group, protocol):
+def test_a_static_member_comes_back_without_a_rebalance(broker, new_topic, join, admin, group, protocol):
     topic = new_topic(2)
     first = join(topic, group_protocol=protocol, group_instance_id="i-1")
     second = join(topic, group_protocol=protocol, group_instance_id="i-2")
@@ -169,7 +169,7 @@ def test_static_member_comes_back_without_a_rebalance(broker, new_topic, join, a
 
 @BOTH
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_static_member_that_comes_back_with_another_subscription_gets_that(broker, new_topic, join, protocol, leads):
+def test_a_static_member_that_comes_back_may_change_its_subscription(broker, new_topic, join, protocol, leads):
     before, after = new_topic(2), new_topic(1)
     fill(broker, after, 1)
     members = {}
@@ -186,7 +186,7 @@ def test_static_member_that_comes_back_with_another_subscription_gets_that(broke
     assert {record.topic for record in found} == {after}
 
 
-def test_a_zombies_commit_is_refused(broker, topic, join, admin, group):
+def test_the_commit_of_an_evicted_member_is_refused(broker, topic, join, admin, group):
     """Case 41: a member that was thrown out, and took no notice."""
     fill(broker, topic, 1)
     member = join(topic, heartbeat_interval_ms=30_000)
@@ -198,7 +198,7 @@ def test_a_zombies_commit_is_refused(broker, topic, join, admin, group):
 
 @pytest.mark.nightly
 @BOTH
-def test_member_that_does_not_poll_is_replaced(broker, topic, join, protocol):
+def test_a_member_that_does_not_poll_is_evicted(broker, topic, join, protocol):
     fill(broker, topic, 1)
     slow = join(topic, group_protocol=protocol, max_poll_interval_ms=1000)
     take(slow, 10)
@@ -209,7 +209,7 @@ def test_member_that_does_not_poll_is_replaced(broker, topic, join, protocol):
 
 
 @BOTH
-def test_group_is_described_while_it_lives_and_deleted_after(topic, join, admin, group, protocol):
+def test_a_group_is_described_while_active_and_deleted_afterwards(topic, join, admin, group, protocol):
     member = join(topic, group_protocol=protocol)
     settled([member], 1)
     found = admin.describe_consumer_groups(group)[group]
@@ -226,7 +226,7 @@ def test_group_is_described_while_it_lives_and_deleted_after(topic, join, admin,
 
 @pytest.mark.nightly
 @BOTH
-def test_heartbeats_go_on_while_the_application_works(topic, join, protocol):
+def test_heartbeats_continue_while_the_application_works(topic, join, protocol):
     """The session is shorter than the work between two polls."""
     settings = {"session_timeout_ms": 6000} if protocol == "classic" else {}
     member = join(topic, group_protocol=protocol, **settings)
@@ -239,7 +239,7 @@ def test_heartbeats_go_on_while_the_application_works(topic, join, protocol):
 
 
 @BOTH
-def test_unsubscribe_leaves_and_subscribe_joins_again(broker, new_topic, join, protocol):
+def test_unsubscribe_leaves_the_group_and_subscribe_rejoins_it(broker, new_topic, join, protocol):
     one, two = new_topic(), new_topic()
     fill(broker, one, 1)
     fill(broker, two, 1)

@@ -21,7 +21,7 @@ def place(broker, topic):
     return TopicPartition(topic, 0)
 
 
-def test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing(broker, place, monkeypatch):
+def test_an_arrow_batch_is_limited_in_bytes_and_no_record_is_missing(broker, place, monkeypatch):
     monkeypatch.setattr(blocking, "MOST_BYTES", 10 * SIZE)
     offsets = []
     with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
@@ -33,7 +33,7 @@ def test_an_arrow_batch_is_bounded_by_its_bytes_and_nothing_is_missing(broker, p
     assert offsets == list(range(COUNT))
 
 
-def test_one_record_alone_may_be_larger_than_the_bound(broker, place, monkeypatch):
+def test_a_single_record_may_exceed_the_limit_of_an_arrow_batch(broker, place, monkeypatch):
     monkeypatch.setattr(blocking, "MOST_BYTES", SIZE // 2)
     with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([place])
@@ -55,7 +55,7 @@ def test_positions_move_only_when_the_arrow_batch_is_made(broker, place, monkeyp
         assert [record.offset for record in [*first, *take(consumer, COUNT - 7)]] == list(range(COUNT))
 
 
-def test_what_the_broker_accepts_is_read_or_said_to_be_too_large(broker, topic):
+def test_a_huge_record_is_read_or_reported_as_too_large(broker, topic):
     """40 MB of zeros in one record: a real Kafka takes it, ours does not."""
     place = TopicPartition(topic, 0)
     with Producer(

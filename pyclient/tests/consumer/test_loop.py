@@ -59,7 +59,7 @@ def place(broker, topic):
 
 
 @pytest.mark.parametrize("how", ["poll", "iteration", "arrow"])
-def test_the_loop_turns_while_records_are_buffered(broker, place, clock, how):
+def test_the_event_loop_runs_while_records_are_buffered(broker, place, clock, how):
     """The application works for 10 ms on each batch, and waits for nothing meanwhile."""
 
     async def work():
@@ -88,7 +88,7 @@ def test_the_loop_turns_while_records_are_buffered(broker, place, clock, how):
     asyncio.run(work())
 
 
-def test_the_loop_turns_while_there_is_nothing(broker, topic):
+def test_the_event_loop_runs_while_polls_return_nothing(broker, topic):
     async def work():
         async with aio.Consumer(broker.bootstrap) as consumer:
             await consumer.assign([TopicPartition(topic, 0)])
@@ -100,7 +100,7 @@ def test_the_loop_turns_while_there_is_nothing(broker, topic):
     asyncio.run(work())
 
 
-def test_a_task_that_is_cancelled_in_a_poll_has_missed_nothing(broker, place, clock):
+def test_a_poll_that_is_cancelled_skips_no_record(broker, place, clock):
     """Each poll is cancelled at once, or gives records; none is passed over."""
 
     async def work():
@@ -123,7 +123,7 @@ def test_a_task_that_is_cancelled_in_a_poll_has_missed_nothing(broker, place, cl
 
 
 @pytest.mark.parametrize("most", [0, -1])
-def test_a_poll_of_no_records_is_refused(broker, place, most):
+def test_a_poll_with_max_records_0_is_refused(broker, place, most):
     with Consumer(broker.bootstrap) as consumer:
         consumer.assign([place])
         with pytest.raises(ValueError, match="less than 1"):
@@ -140,7 +140,7 @@ def test_a_poll_of_no_records_is_refused(broker, place, most):
     asyncio.run(work())
 
 
-def test_a_poll_of_what_is_subscribed_to_nothing_is_refused(broker, place, group):
+def test_a_poll_without_a_subscription_is_refused(broker, place, group):
     with Consumer(broker.bootstrap, group_id=group) as consumer:
         with pytest.raises(IllegalState, match=r"without a subscription"):
             consumer.poll(timeout=0.5)

@@ -25,14 +25,14 @@ def consumer(broker, filled):
         yield made
 
 
-def test_get_gives_one_record_and_none_where_there_is_none(consumer):
+def test_get_returns_one_record_or_none(consumer):
     found = [consumer.get(timeout=PATIENCE_S) for _ in range(5)]
     assert [record.value for record in found] == [b"0", b"1", b"2", b"3", b"4"]
     assert consumer.get(timeout=0.05) is None
     assert consumer.get(timeout=0) is None
 
 
-def test_positions_and_commits_count_what_get_gave(broker, filled, group):
+def test_positions_and_commits_include_records_returned_by_get(broker, filled, group):
     place = TopicPartition(filled, 0)
     with Consumer(broker.bootstrap, group_id=group, topics=filled, auto_offset_reset="earliest") as consumer:
         for _ in range(3):
@@ -45,7 +45,7 @@ def test_positions_and_commits_count_what_get_gave(broker, filled, group):
         assert consumer.get(timeout=PATIENCE_S).value == b"4"
 
 
-def test_get_next_and_iteration_go_on_with_each_other(consumer):
+def test_get_next_and_iteration_continue_each_other(consumer):
     found = [consumer.get(timeout=PATIENCE_S), next(consumer)]
     for record in consumer:
         found.append(record)
@@ -56,19 +56,19 @@ def test_get_next_and_iteration_go_on_with_each_other(consumer):
     assert [record.offset for record in found] == list(range(5))
 
 
-def test_get_after_a_seek_gives_the_record_there(consumer, filled):
+def test_get_after_a_seek_returns_the_record_at_that_offset(consumer, filled):
     consumer.get(timeout=PATIENCE_S)
     consumer.seek(TopicPartition(filled, 0), 3)
     assert consumer.get(timeout=PATIENCE_S).offset == 3
 
 
-def test_get_is_woken_up(consumer):
+def test_wakeup_ends_get(consumer):
     consumer.wakeup()
     with pytest.raises(WakeupError):
         consumer.get()
 
 
-def test_an_iteration_ends_after_so_long_without_a_record(consumer):
+def test_an_iteration_ends_after_consumer_timeout_ms_without_a_record(consumer):
     first = consumer.get(timeout=PATIENCE_S)
     assert [record.offset for record in [first, *consumer]] == list(range(5))
     with pytest.raises(StopIteration):
@@ -82,7 +82,7 @@ def test_an_iteration_over_a_range_ends_with_it(broker, filled):
         assert consumer.get() is None
 
 
-def test_at_end_tells_which_partitions_were_read_to_their_end(broker, producer, new_topic):
+def test_at_end_returns_the_partitions_read_to_their_end(broker, producer, new_topic):
     topic = new_topic(2)
     for number in range(3):
         producer.send(topic, b"%d" % number, partition=1)

@@ -10,7 +10,7 @@ RECORDS = 20
 SIZE = 50_000
 
 
-def test_a_partition_that_is_not_paused_gives_records_however_many_are(broker, new_topic):
+def test_a_partition_is_read_however_many_others_are_paused(broker, new_topic):
     """A pool of workers: each partition is paused while somebody works on what it gave."""
     topic = new_topic(PARTITIONS)
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]

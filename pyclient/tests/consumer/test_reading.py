@@ -48,7 +48,7 @@ def test_poll_gives_at_most_max_records(consumer):
     assert sum(consumer.position(place) for place in consumer.assignment()) == sum(sizes)
 
 
-def test_iteration_counts_only_what_was_reached(consumer):
+def test_iteration_commits_only_records_that_were_reached(consumer):
     for reached, _ in enumerate(consumer, 1):
         if reached == 30:
             break
@@ -56,7 +56,7 @@ def test_iteration_counts_only_what_was_reached(consumer):
     assert len(take(consumer, 170)) == 170
 
 
-def test_seek_reads_from_there_and_forgets_what_was_fetched(consumer, filled):
+def test_seek_drops_fetched_records_and_reads_from_the_new_offset(consumer, filled):
     take(consumer, 200)
     place = TopicPartition(filled, 1)
     consumer.seek(place, 42)
@@ -64,7 +64,7 @@ def test_seek_reads_from_there_and_forgets_what_was_fetched(consumer, filled):
     assert [record.offset for record in take(consumer, 58)] == list(range(42, 100))
 
 
-def test_seek_to_end_sees_only_what_comes(consumer, producer, filled):
+def test_seek_to_end_reads_only_later_records(consumer, producer, filled):
     consumer.seek_to_end()
     assert {consumer.position(place) for place in consumer.assignment()} == {100}
     producer.send(filled, value=b"new", partition=0)
@@ -72,14 +72,14 @@ def test_seek_to_end_sees_only_what_comes(consumer, producer, filled):
     assert (record.offset, bytes(record.value)) == (100, b"new")
 
 
-def test_seek_of_what_is_not_assigned(consumer):
+def test_a_seek_of_an_unassigned_partition_is_refused(consumer):
     with pytest.raises(IllegalState):
         consumer.seek(TopicPartition("other", 0), 1)
     with pytest.raises(ValueError, match="below 0"):
         consumer.seek(min(consumer.assignment()), -1)
 
 
-def test_paused_partition_gives_nothing_until_resumed(consumer, filled):
+def test_a_paused_partition_returns_nothing_until_resumed(consumer, filled):
     first, second = TopicPartition(filled, 0), TopicPartition(filled, 1)
     consumer.pause([first])
     assert {record.partition for record in take(consumer, 100)} == {1}
@@ -90,7 +90,7 @@ def test_paused_partition_gives_nothing_until_resumed(consumer, filled):
     assert consumer.position(second) == 100
 
 
-def test_pause_right_after_a_poll_loses_nothing(consumer):
+def test_a_pause_right_after_a_poll_loses_no_record(consumer):
     seen = list(consumer.poll(timeout=PATIENCE_S, max_records=10))
     consumer.pause(consumer.assignment())
     assert not consumer.poll(timeout=0.3)
@@ -99,7 +99,7 @@ def test_pause_right_after_a_poll_loses_nothing(consumer):
     assert len({(record.partition, record.offset) for record in seen}) == 200
 
 
-def test_lag_is_end_less_position(consumer, filled):
+def test_lag_is_the_end_offset_minus_the_position(consumer, filled):
     place = TopicPartition(filled, 0)
     consumer.assign([place])
     consumer.seek(place, 0)
@@ -110,7 +110,7 @@ def test_lag_is_end_less_position(consumer, filled):
     assert consumer.current_lag(place) == 0
 
 
-def test_the_end_is_told_at_once_though_a_fetch_waits_for_records(broker, filled):
+def test_end_offsets_answers_at_once_although_a_fetch_waits(broker, filled):
     place = TopicPartition(filled, 0)
     with Consumer(broker.bootstrap, fetch_max_wait_ms=60_000, auto_offset_reset="latest") as consumer:
         consumer.assign([place])
@@ -118,7 +118,7 @@ def test_the_end_is_told_at_once_though_a_fetch_waits_for_records(broker, filled
         assert consumer.end_offsets([place], timeout=PATIENCE_S / 2) == {place: 100}
 
 
-def test_offsets_of_times_and_edges(consumer, filled, admin):
+def test_offsets_are_found_by_time_and_at_both_ends(consumer, filled, admin):
     first, second = TopicPartition(filled, 0), TopicPartition(filled, 1)
     found = consumer.offsets_for_times({first: START_MS + 50, second: START_MS + 1000})
     assert (found[first].offset, found[first].timestamp) == (50, START_MS + 50)
@@ -128,7 +128,7 @@ def test_offsets_of_times_and_edges(consumer, filled, admin):
     assert consumer.end_offsets([first, second]) == {first: 100, second: 100}
 
 
-def test_out_of_range_follows_the_policy(broker, filled, admin):
+def test_an_offset_out_of_range_follows_auto_offset_reset(broker, filled, admin):
     place = TopicPartition(filled, 0)
     admin.delete_records({place: 10})
     with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
@@ -142,14 +142,14 @@ def test_out_of_range_follows_the_policy(broker, filled, admin):
             consumer.poll(timeout=PATIENCE_S)
 
 
-def test_no_offset_and_no_policy(broker, filled, group):
+def test_no_committed_offset_and_no_reset_policy_is_an_error(broker, filled, group):
     with Consumer(broker.bootstrap, group_id=group, auto_offset_reset="none") as consumer:
         consumer.assign([TopicPartition(filled, 0)])
         with pytest.raises(NoOffsetForPartition):
             consumer.poll(timeout=PATIENCE_S)
 
 
-def test_arrow_has_the_same_rows(broker, consumer, filled):
+def test_poll_arrow_returns_the_same_rows_as_poll(broker, consumer, filled):
     rows = []
     while len(rows) < 200:
         batch = consumer.poll_arrow(max_rows=64, timeout=PATIENCE_S)
@@ -180,7 +180,7 @@ def test_a_range_is_read_to_its_end_and_no_further(broker, filled):
         assert len(consumer.poll(timeout=PATIENCE_S)) == 1
 
 
-def test_arrow_of_nulls_headers_and_nothing(broker, producer, topic):
+def test_poll_arrow_returns_nulls_headers_and_empty_batches(broker, producer, topic):
     producer.send(topic, value=None, key=b"k", headers=[("h", b"1"), ("n", None)])
     producer.send(topic, value=b"", key=None).result(PATIENCE_S)
     with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
@@ -193,7 +193,7 @@ def test_arrow_of_nulls_headers_and_nothing(broker, producer, topic):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_commits_and_what_was_committed(broker, filled, group, protocol):
+def test_committed_returns_the_offsets_that_commit_stored(broker, filled, group, protocol):
     first, second = TopicPartition(filled, 0), TopicPartition(filled, 1)
     with Consumer(broker.bootstrap, group_id=group, enable_auto_commit=False, group_protocol=protocol) as consumer:
         consumer.assign([first, second])
@@ -207,12 +207,12 @@ def test_commits_and_what_was_committed(broker, filled, group, protocol):
         assert (found[first].offset, found[second].offset) == (5, 9)
 
 
-def test_without_a_group_nothing_can_be_committed(consumer):
+def test_a_commit_without_a_group_is_refused(consumer):
     with pytest.raises(IllegalState, match=r"group\.id"):
         consumer.commit()
 
 
-def test_topic_that_comes_later_is_read(broker, admin):
+def test_a_topic_created_after_the_subscription_is_read(broker, admin):
     name = f"later-{time.time_ns()}"
     with Consumer(
         broker.bootstrap, allow_auto_create_topics=False, auto_offset_reset="earliest", metadata_max_age_ms=200
@@ -225,7 +225,7 @@ def test_topic_that_comes_later_is_read(broker, admin):
         assert bytes(take(consumer, 1)[0].value) == b"v"
 
 
-def test_topic_made_again_is_read_by_its_new_id(broker, admin, topic, producer):
+def test_a_topic_created_again_is_read_by_its_new_id(broker, admin, topic, producer):
     """After a delete the same name is another topic: nothing of the old one is waited for."""
     place = TopicPartition(topic, 0)
     producer.send_many(topic, [b"old"] * 5).result(PATIENCE_S)
@@ -245,7 +245,7 @@ def test_topic_made_again_is_read_by_its_new_id(broker, admin, topic, producer):
         assert [bytes(record.value) for record in take(consumer, 9)] == [b"new"] * 9
 
 
-def test_closed_consumer_says_so(broker, filled):
+def test_a_closed_consumer_raises_client_closed(broker, filled):
     consumer = Consumer(broker.bootstrap)
     consumer.assign([TopicPartition(filled, 0)])
     consumer.close()

@@ -46,7 +46,7 @@ def test_all_partitions_of_the_topics_are_read(broker, producer, new_topic):
         assert consumer.subscription() == {first, second}
 
 
-def test_by_default_what_is_written_from_now_on_is_read(broker, producer, topic):
+def test_only_later_records_are_read_by_default(broker, producer, topic):
     fill(producer, topic, b"before")
     with Consumer(broker.bootstrap, topics=topic) as consumer:
         until(lambda: is_placed(consumer, *places(topic)))
@@ -65,7 +65,7 @@ def test_partitions_that_are_added_later_are_read_from_their_first_record(broker
         assert values_of(take(consumer, 1)) == [b"new"]
 
 
-def test_topics_that_come_later_are_read_from_their_first_record(broker, producer, admin):
+def test_topics_created_later_are_read_from_their_first_record(broker, producer, admin):
     topic = unique("later")
     with Consumer(broker.bootstrap, topics=topic, allow_auto_create_topics=False, **QUICK) as consumer:
         until(lambda: consumer.poll(timeout=0.05) or topic in consumer._core.membership._absent, "the cluster's word")
@@ -74,7 +74,7 @@ def test_topics_that_come_later_are_read_from_their_first_record(broker, produce
         assert values_of(take(consumer, 1)) == [b"first"]
 
 
-def test_a_topic_that_is_made_again_is_read_from_its_first_record(broker, producer, admin, topic):
+def test_a_topic_created_again_is_read_from_its_first_record(broker, producer, admin, topic):
     fill(producer, topic, b"old")
     with Consumer(broker.bootstrap, topics=topic, auto_offset_reset="earliest",
                   allow_auto_create_topics=False, **QUICK) as consumer:
@@ -87,7 +87,7 @@ def test_a_topic_that_is_made_again_is_read_from_its_first_record(broker, produc
         assert values_of(take(consumer, 2)) == [b"new 1", b"new 2"]
 
 
-def test_a_pattern_is_read_also_where_topics_come_later(broker, producer, admin):
+def test_a_pattern_also_reads_topics_created_later(broker, producer, admin):
     stem = unique("some")
     admin.create_topics(f"{stem}-a", num_partitions=1)
     fill(producer, f"{stem}-a", b"a")
@@ -115,7 +115,7 @@ def test_by_default_a_topic_that_matches_later_is_read_from_its_first_record(bro
         assert take(consumer, 1)[0].value == b"new"
 
 
-def test_a_topic_that_was_left_and_is_subscribed_to_again_is_read_from_now_on(broker, producer, new_topic):
+def test_a_topic_that_is_subscribed_again_is_read_from_its_end(broker, producer, new_topic):
     first, second = new_topic(), new_topic()
     fill(producer, first, b"before")
     with Consumer(broker.bootstrap, topics=first) as consumer:
@@ -126,14 +126,14 @@ def test_a_topic_that_was_left_and_is_subscribed_to_again_is_read_from_now_on(br
         assert values_of(take(consumer, 1)) == [b"after"]
 
 
-def test_two_such_consumers_have_all_records_each(broker, producer, topic):
+def test_two_consumers_without_a_group_each_read_all_records(broker, producer, topic):
     fill(producer, topic, b"1", b"2")
     for _ in range(2):
         with Consumer(broker.bootstrap, topics=topic, auto_offset_reset="earliest") as consumer:
             assert values_of(take(consumer, 2)) == [b"1", b"2"]
 
 
-def test_subscribe_and_assign_go_on_working(broker, producer, new_topic):
+def test_a_consumer_without_a_group_can_resubscribe_and_assign(broker, producer, new_topic):
     first, second = new_topic(), new_topic()
     fill(producer, first, b"first")
     fill(producer, second, b"second")
@@ -149,7 +149,7 @@ def test_subscribe_and_assign_go_on_working(broker, producer, new_topic):
         assert values_of(take(consumer, 1)) == [b"first"]
 
 
-def test_the_listener_hears_what_is_read(broker, admin, topic):
+def test_the_listener_is_called_with_the_partitions(broker, admin, topic):
     told = []
 
     class Listener:
@@ -168,7 +168,7 @@ def test_the_listener_hears_what_is_read(broker, admin, topic):
                     ("revoked", both)]
 
 
-def test_what_needs_a_group_says_so(broker, topic):
+def test_calls_that_need_a_group_are_refused(broker, topic):
     with Consumer(broker.bootstrap, topics=topic) as consumer:
         for call in (
             consumer.commit,
@@ -180,7 +180,7 @@ def test_what_needs_a_group_says_so(broker, topic):
                 call()
 
 
-def test_asyncio_reads_topics_without_a_group(broker, producer, new_topic):
+def test_an_asyncio_consumer_reads_topics_without_a_group(broker, producer, new_topic):
     topic = new_topic(2)
     for partition in range(2):
         fill(producer, topic, b"%d" % partition, partition=partition)

@@ -95,7 +95,7 @@ def is_out(consumer):
 
 @BOTH
 @LISTENER
-def test_the_work_of_a_member_that_was_late_counts_once(broker, join, work, target):
+def test_records_of_a_member_that_polled_too_late_are_processed_once(broker, join, work, target):
     slow = join(max_poll_interval_ms=1000)
     records = take(slow, COUNT)
     heir = join()
@@ -110,7 +110,7 @@ def test_the_work_of_a_member_that_was_late_counts_once(broker, join, work, targ
 
 @BOTH
 @LISTENER
-def test_the_work_of_a_member_that_was_alone_and_late_counts_once(broker, join, work, target):
+def test_records_of_a_lone_member_that_polled_too_late_are_processed_once(broker, join, work, target):
     alone = join(max_poll_interval_ms=1000)
     records = take(alone, COUNT)
     until(lambda: is_out(alone), "the end of its membership")
@@ -123,7 +123,7 @@ def test_the_work_of_a_member_that_was_alone_and_late_counts_once(broker, join, 
 
 @BOTH
 @LISTENER
-def test_a_commit_of_a_member_that_was_late_fails_until_it_polls(join):
+def test_a_member_that_polled_too_late_cannot_commit_until_it_polls(join):
     slow = join(max_poll_interval_ms=1000)
     take(slow, COUNT)
     held, who = slow.positions(), slow.group_metadata()
@@ -168,7 +168,7 @@ else:
 @BOTH
 @pytest.mark.parametrize("listens", [False], ids=["none"])
 @pytest.mark.parametrize("waits", [0.0, 1.0], ids=["at once", "later"])
-def test_the_work_of_a_process_that_was_halted_counts_once(
+def test_records_of_a_halted_process_are_processed_once(
     broker, admin, join, work, topic, target, group, protocol, waits
 ):
     """Halted for longer than its session; then it goes on at once, or when it has heard of it."""

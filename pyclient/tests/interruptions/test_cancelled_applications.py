@@ -51,7 +51,7 @@ class Committing:
 
 @BOTH
 @pytest.mark.parametrize("commits", ["by itself", "after each batch"])
-def test_a_member_of_a_group(member, group, source, commits):
+def test_a_group_member_cancelled_at_any_step_reads_each_record(member, group, source, commits):
     done = []
     by_itself = commits == "by itself"
 
@@ -88,7 +88,7 @@ def test_a_member_of_a_group(member, group, source, commits):
 
 
 @BOTH
-def test_consume_transform_produce(broker, member, group, source, new_topic, protocol):
+def test_a_transactional_copy_cancelled_at_any_step_is_exactly_once(broker, member, group, source, new_topic, protocol):
     target, runs = new_topic(), []
 
     async def application():

@@ -117,7 +117,7 @@ def arguments(topic, group):
 
 
 @pytest.mark.parametrize("name", coroutines(aio.Admin))
-def test_of_admin(broker, topic, arguments, name):
+def test_an_admin_call_can_be_cancelled_at_any_step(broker, topic, arguments, name):
     """Also while it connects: each time it is a new client."""
     used = []
 
@@ -149,7 +149,7 @@ def numbers():
 
 
 @pytest.mark.parametrize("name", sorted({*coroutines(aio.Producer)} - TRANSACTIONS))
-def test_of_a_producer(broker, topic, arguments, numbers, name):
+def test_a_send_can_be_cancelled_at_any_step(broker, topic, arguments, numbers, name):
     """What was accepted is delivered once, in order; what was cancelled is there whole or not at all."""
     used, accepted = [], []
 
@@ -198,7 +198,7 @@ def test_of_a_producer(broker, topic, arguments, numbers, name):
 
 
 @pytest.mark.parametrize("name", [*sorted(TRANSACTIONS), "transaction"])
-def test_of_a_transactional_producer(broker, topic, arguments, numbers, group, name):
+def test_a_transaction_can_be_cancelled_at_any_step(broker, topic, arguments, numbers, group, name):
     """What it has committed is there once; what was cancelled is there whole or not at all; the next transaction is
     as any other.
     """
@@ -262,7 +262,7 @@ CHANGES = ["subscribe", "unsubscribe", "assign", "assign_range"]
 
 @pytest.mark.parametrize("how", ["new", "reading"])
 @pytest.mark.parametrize("name", sorted({*coroutines(aio.Consumer), *READS}))
-def test_of_a_consumer(broker, filled, group, arguments, name, how):
+def test_a_consumer_call_can_be_cancelled_at_any_step(broker, filled, group, arguments, name, how):
     """It gives each record once, in order, whatever was cancelled before, and commits none that it has not given."""
     place = TopicPartition(filled, 0)
     used, seen = [], []

@@ -47,7 +47,7 @@ SENDS = {
 
 
 @pytest.mark.parametrize("way", SENDS)
-def test_a_send(broker, topic, way):
+def test_a_send_can_be_interrupted_at_any_instruction(broker, topic, way):
     """What was accepted is delivered once, in order."""
     numbers, accepted, producers = itertools.count(), [], []
     settings = {**SENDS[way], **QUICK}
@@ -107,7 +107,7 @@ def test_a_send(broker, topic, way):
 
 
 @pytest.mark.parametrize("kind", ["admin", "producer", "transactional producer", "consumer", "member"])
-def test_a_close(broker, admin, topic, group, kind):
+def test_a_close_can_be_interrupted_at_any_instruction(broker, admin, topic, group, kind):
     """What was sent is delivered, the thread ends, and the member is gone."""
     clients, sent = [], []
 
@@ -146,7 +146,7 @@ class _Nobody:
     members = ()
 
 
-def test_a_commit(broker, topic, group):
+def test_a_commit_can_be_interrupted_at_any_instruction(broker, topic, group):
     """The next one is as any other."""
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"v"] * 1000).result(PATIENCE_S)

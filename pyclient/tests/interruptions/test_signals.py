@@ -53,7 +53,7 @@ def is_woken(consumer):
     return False
 
 
-def test_wakeup_at_any_instruction_of_a_poll(broker, topic):
+def test_wakeup_works_at_any_instruction_of_a_poll(broker, topic):
     """With a lock that a poll holds for a moment the handler would wait for the thread that it interrupts."""
     consumer = Consumer(broker.bootstrap)
     try:
@@ -111,7 +111,7 @@ def raised_at(step, work):
 
 
 @pytest.mark.parametrize("read", ["poll", "get", "iterate", "poll_arrow"])
-def test_an_interrupted_poll_passes_over_no_record(broker, topic, read):
+def test_an_interrupted_poll_skips_no_record(broker, topic, read):
     """The application catches Ctrl-C and goes on: what it was not given comes again, and is not committed."""
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"%d" % number for number in range(1000)]).result(PATIENCE_S)
@@ -161,7 +161,7 @@ def alarm():
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("where", ["thread", "signal"])
-def test_wakeup_of_asyncio_wakes_the_loop(broker, topic, alarm, where):
+def test_wakeup_of_an_asyncio_consumer_wakes_the_event_loop(broker, topic, alarm, where):
     """Not only what waits on it: nothing else happens on this loop for a minute."""
 
     async def work():

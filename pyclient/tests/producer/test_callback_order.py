@@ -96,13 +96,13 @@ REVERSED = [
 
 
 @pytest.mark.parametrize("callback", RIGHT)
-def test_what_takes_metadata_and_error_is_taken(callback):
+def test_a_callback_that_takes_metadata_and_error_is_accepted(callback):
     for _ in range(2):
         check_order(callback)
 
 
 @pytest.mark.parametrize("callback", REVERSED)
-def test_what_takes_the_error_first_is_refused_each_time(callback):
+def test_a_callback_that_takes_the_error_first_is_refused_each_time(callback):
     for _ in range(2):
         with pytest.raises(TypeError, match=r"is called with \(metadata, error\): .* confluent-kafka's order"):
             check_order(callback)
@@ -117,13 +117,13 @@ def test_what_takes_the_error_first_is_refused_each_time(callback):
         (5, "is int, and cannot be called"),
     ],
 )
-def test_what_cannot_be_called_so_is_refused(callback, told):
+def test_a_callback_with_a_wrong_signature_is_refused(callback, told):
     with pytest.raises(TypeError, match=told):
         check_order(callback)
 
 
 @pytest.mark.parametrize("settings", [{}, {"value_serializer": "str"}, {"interceptor_classes": [Seeing()]}])
-def test_a_ported_callback_is_refused_before_its_record_is_sent(broker, topic, settings):
+def test_a_callback_in_wrong_order_is_refused_before_its_record_is_sent(broker, topic, settings):
     value = "v" if "value_serializer" in settings else b"v"
     with Producer(broker.bootstrap, **settings) as producer:
         for _ in range(2):  # before the topic is known, and after
@@ -135,7 +135,7 @@ def test_a_ported_callback_is_refused_before_its_record_is_sent(broker, topic, s
     assert told.call_args.args[0].offset == 1
 
 
-def test_asyncio_refuses_a_ported_callback(broker, topic):
+def test_asyncio_refuses_a_callback_in_wrong_order(broker, topic):
     async def check() -> None:
         async with aio.Producer(broker.bootstrap) as producer:
             for _ in range(2):
@@ -147,7 +147,7 @@ def test_asyncio_refuses_a_ported_callback(broker, topic):
     asyncio.run(check())
 
 
-def test_a_ported_on_commit_is_refused(broker, topic, group):
+def test_an_on_commit_callback_in_wrong_order_is_refused(broker, topic, group):
     with Consumer(broker.bootstrap, group_id=group) as consumer:
         with pytest.raises(TypeError, match=r"on_commit is called with \(offsets, error\)"):
             consumer.commit_async(on_commit=lambda err, partitions: None)

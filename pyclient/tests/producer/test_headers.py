@@ -27,7 +27,7 @@ def headers_of(broker, topic):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_record_has_its_headers_whatever_they_come_as_also_the_first_of_a_topic(broker, topic, form):
+def test_each_record_keeps_its_headers_whatever_type_they_are_given_as(broker, topic, form):
     with Producer(broker.bootstrap) as producer:
         for _ in range(3):
             producer.send(topic, b"v", headers=FORMS[form]())
@@ -50,7 +50,7 @@ class Tracing:
         return record
 
 
-def test_an_interceptor_may_read_headers_and_give_an_iterator(broker, topic):
+def test_an_interceptor_may_read_headers_and_return_an_iterator(broker, topic):
     with Producer(broker.bootstrap, interceptor_classes=[Tracing()]) as producer:
         for _ in range(2):
             producer.send(topic, b"v", headers=iter(PAIRS))
@@ -68,7 +68,7 @@ def test_headers_that_are_iterators_arrive_from_asyncio(broker, topic):
     assert headers_of(broker.bootstrap, topic) == [PAIRS] * 200
 
 
-def test_headers_that_are_no_pairs_are_refused(broker, producer, topic):
+def test_headers_that_are_not_pairs_are_refused(broker, producer, topic):
     producer.send(topic, b"known").result(PATIENCE_S)
     with pytest.raises(TypeError, match="headers are int"):
         producer.send(topic, b"v", headers=5)

@@ -39,7 +39,7 @@ print((kib("VmHWM") - before) * 1024)
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
-def test_threads_that_write_as_fast_as_they_can_take_little_more_than_the_buffer(broker, new_topic):
+def test_many_writing_threads_use_little_more_memory_than_buffer_memory(broker, new_topic):
     """Of 8 MiB. It was 180 MiB once, and growing: blocks that were cut left holes of all sizes."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(records=75_000), broker.bootstrap, new_topic(4)],

@@ -44,14 +44,14 @@ def threads_of_leases(producer, monkeypatch):
     return found
 
 
-def test_records_stand_in_order_and_the_thread_was_lent_the_loops_place(broker, producer, topic, monkeypatch):
+def test_records_are_in_order_and_the_calling_thread_ran_the_loop(broker, producer, topic, monkeypatch):
     lent = threads_of_leases(producer, monkeypatch)
     assert numbered(producer, topic, range(500)) == list(range(500))
     assert set(lent) == {threading.get_ident()}
     assert [record.value for record in read_all(broker.bootstrap, topic)] == [b"%d" % n for n in range(500)]
 
 
-def test_threads_that_wait_at_once_do_not_disturb_each_other(broker, producer, topic):
+def test_threads_that_wait_for_reports_at_once_do_not_interfere(broker, producer, topic):
     offsets: list[list[int]] = [[] for _ in range(4)]
 
     def work(mine):
@@ -66,7 +66,7 @@ def test_threads_that_wait_at_once_do_not_disturb_each_other(broker, producer, t
     assert all(mine == sorted(mine) for mine in offsets)
 
 
-def test_what_is_sent_besides_goes_too(broker, producer, topic):
+def test_records_sent_without_waiting_are_delivered_too(broker, producer, topic):
     """Fire and forget between two waits, by the tenant and by another thread, and with callbacks."""
     ending, told = threading.Event(), []
 
@@ -89,7 +89,7 @@ def test_what_is_sent_besides_goes_too(broker, producer, topic):
     assert {thread.name for thread in told} <= {"pyclient-io"}
 
 
-def test_a_callback_cannot_wait_and_is_called_on_the_clients_thread(producer, topic):
+def test_a_callback_runs_on_the_clients_thread_and_cannot_wait(producer, topic):
     numbered(producer, topic, range(20))
     found = []
 
@@ -112,7 +112,7 @@ def test_other_calls_get_the_loop_back(producer, topic):
         assert producer.send_many(topic, [b"a", b"b"]).result(PATIENCE_S) == 2
 
 
-def test_transactions_of_single_records(broker, topic):
+def test_a_transaction_may_wait_for_each_record(broker, topic):
     with Producer(broker.bootstrap, transactional_id=topic, linger_ms=0) as producer:
         for number in range(5):
             with producer.transaction():
@@ -122,7 +122,7 @@ def test_transactions_of_single_records(broker, topic):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_told_and_the_parent_goes_on(paused_broker, topic):
+def test_a_call_in_a_forked_child_fails_and_the_parent_continues(paused_broker, topic):
     with Producer(paused_broker.bootstrap, linger_ms=0) as producer:
         numbered(producer, topic, range(20))
         os.kill(paused_broker.pid, signal.SIGSTOP)  # no ack comes before the fork
@@ -135,7 +135,7 @@ def test_a_forked_child_is_told_and_the_parent_goes_on(paused_broker, topic):
         assert numbered(producer, topic, range(5)) == list(range(21, 26))
 
 
-def test_a_broker_that_is_killed_and_started_again(own_broker):
+def test_single_records_are_delivered_after_a_broker_restart(own_broker):
     with Producer(own_broker.bootstrap, linger_ms=0) as producer:
         numbered(producer, "restarted", range(20))
         own_broker.kill()

@@ -44,7 +44,7 @@ def create(bootstrap, topic, partitions):
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_kills_under_load_lose_double_and_reorder_nothing(own_broker, codec):
+def test_broker_kills_under_load_lose_duplicate_or_reorder_no_record(own_broker, codec):
     create(own_broker.bootstrap, "t", PARTITIONS)
     sent = 0
     callbacks = []
@@ -85,7 +85,7 @@ def committed(producer, value):
     return True
 
 
-def test_group_and_transactions_go_on_after_a_kill(own_broker):
+def test_groups_and_transactions_continue_after_a_broker_kill(own_broker):
     bootstrap = own_broker.bootstrap
     create(bootstrap, "t", 1)
     settings = {"group_id": "g", "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
@@ -109,7 +109,7 @@ def test_group_and_transactions_go_on_after_a_kill(own_broker):
         assert consumer.committed([place])[place].offset == consumer.position(place)
 
 
-def test_acks_that_a_clean_stop_has_lost_are_told_in_order_and_nothing_is_doubled(own_broker, pytestconfig):
+def test_acks_lost_in_a_clean_stop_are_reported_in_order_without_duplicates(own_broker, pytestconfig):
     """Kafka then knows only the last batch of a producer and takes the others for a gap, so their offsets stay unknown.
     A producer that sent them again would write them twice.
     """

@@ -79,7 +79,7 @@ def test_each_record_is_sent_once_however_its_coroutine_is_run(broker, topic, wa
     assert sorted(values(broker, topic)) == [b"%d" % number for number in range(COUNT)]
 
 
-def test_what_is_never_awaited_is_not_sent_and_warns_the_first_time_and_later(broker, topic):
+def test_a_send_that_is_never_awaited_sends_nothing_and_warns(broker, topic):
     async def work(producer):
         for _ in range(2):
             gc.collect()  # what others have left warns before
@@ -98,7 +98,7 @@ class Value(bytearray):
     """Can be referred to weakly."""
 
 
-def test_what_is_never_awaited_is_let_go_also_where_a_warning_is_an_error(monkeypatch):
+def test_a_send_that_is_never_awaited_is_freed_even_if_warnings_are_errors(monkeypatch):
     async def work():
         values = [Value(b"forgotten") for _ in range(3)]
         producer = aio.Producer("127.0.0.1:1")
@@ -117,7 +117,7 @@ def test_what_is_never_awaited_is_let_go_also_where_a_warning_is_an_error(monkey
     assert told == [RuntimeWarning] * 3
 
 
-def test_what_cannot_be_appended_is_let_go_though_its_coroutine_is_kept():
+def test_a_record_that_cannot_be_appended_is_freed_although_its_coroutine_is_kept():
     async def work():
         value, callback = Value(b"v"), lambda metadata, error: None
         async with aio.Producer("127.0.0.1:1") as producer:
@@ -131,7 +131,7 @@ def test_what_cannot_be_appended_is_let_go_though_its_coroutine_is_kept():
     asyncio.run(work())
 
 
-def test_a_coroutine_that_was_cancelled_or_closed_before_it_ran_has_sent_nothing(broker, topic):
+def test_a_send_cancelled_or_closed_before_it_ran_sends_nothing(broker, topic):
     async def work(producer):
         await producer.send(topic, b"known")
         task = asyncio.create_task(producer.send(topic, b"cancelled"))
@@ -144,7 +144,7 @@ def test_a_coroutine_that_was_cancelled_or_closed_before_it_ran_has_sent_nothing
     assert values(broker, topic) == [b"known"]
 
 
-def test_a_coroutine_that_is_cancelled_while_it_waits_for_room_has_sent_nothing(broker, topic):
+def test_a_send_cancelled_while_it_waits_for_memory_sends_nothing(broker, topic):
     async def work(producer):
         await producer.send(topic, b"known")
         sent = timed_out = 0
@@ -160,7 +160,7 @@ def test_a_coroutine_that_is_cancelled_while_it_waits_for_room_has_sent_nothing(
     assert len(values(broker, topic)) == 1 + sent
 
 
-def test_tasks_keep_the_order_in_which_they_were_made_also_where_the_loop_runs_between(broker, topic):
+def test_tasks_send_in_the_order_in_which_they_were_created(broker, topic):
     """The loop runs once after each 256 KiB: those that come behind the record that waits wait too."""
     count = 2000
 
@@ -172,7 +172,7 @@ def test_tasks_keep_the_order_in_which_they_were_made_also_where_the_loop_runs_b
     assert [int(value.rstrip(b"\0")) for value in values(broker, topic)] == list(range(count))
 
 
-def test_a_sending_is_spent_after_it_has_run(broker, topic):
+def test_a_send_coroutine_cannot_be_awaited_twice(broker, topic):
     async def work(producer):
         for _ in range(2):
             sending = producer.send(topic, b"once")
@@ -198,7 +198,7 @@ def test_errors_are_raised_where_the_coroutine_is_awaited(broker, topic):
     assert values(broker, topic) == [b"v"] * 2
 
 
-def test_it_is_a_coroutine_to_those_who_ask(broker, topic):
+def test_the_result_of_send_is_recognised_as_a_coroutine(broker, topic):
     async def work(producer):
         for _ in range(2):
             sending = producer.send(topic, b"v")

@@ -57,7 +57,7 @@ def stable(bootstrap, topic, partition=0):
         until(lambda: consumer.end_offsets([place]) == everything.end_offsets([place]), "the markers")
 
 
-def test_commit_shows_all_and_abort_nothing(bootstrap, producer, new_topic):
+def test_a_commit_shows_all_records_and_an_abort_none(bootstrap, producer, new_topic):
     topic = new_topic(3)
     for number in range(6):
         producer.begin_transaction()
@@ -72,7 +72,7 @@ def test_commit_shows_all_and_abort_nothing(bootstrap, producer, new_topic):
     assert values(bootstrap, topic, 3, **COMMITTED) == sorted([b"0", b"2", b"4"] * 3)
 
 
-def test_delivered_and_aborted_records_are_seen_only_uncommitted(bootstrap, producer, topic):
+def test_delivered_records_of_an_aborted_transaction_are_seen_only_by_read_uncommitted(bootstrap, producer, topic):
     producer.begin_transaction()
     producer.send(topic, value=b"gone").result(PATIENCE_S)
     assert values(bootstrap, topic, **COMMITTED) == []
@@ -82,7 +82,7 @@ def test_delivered_and_aborted_records_are_seen_only_uncommitted(bootstrap, prod
     assert values(bootstrap, topic, **COMMITTED) == []
 
 
-def test_exception_in_the_block_aborts_and_the_producer_goes_on(bootstrap, producer, topic):
+def test_an_exception_in_the_block_aborts_and_the_producer_continues(bootstrap, producer, topic):
     def work() -> None:
         with producer.transaction():
             producer.send(topic, value=b"gone").result(PATIENCE_S)
@@ -118,7 +118,7 @@ def test_many_transactions_follow_each_other(bootstrap, producer, topic):
     assert values(bootstrap, topic, **COMMITTED) == [b"%03d" % number for number in range(100)]
 
 
-def test_an_empty_transaction_is_nothing(producer, transactional_id, admin):
+def test_an_empty_transaction_sends_nothing_to_the_coordinator(producer, transactional_id, admin):
     """Its coordinator hears of none: the end of one would be another state, or in version 2 another epoch."""
     producer.init_transactions()
     [before] = admin.describe_transactions(transactional_id).values()
@@ -193,7 +193,7 @@ def test_newer_producer_fences_the_older_one(bootstrap, producer, transactional_
     assert values(bootstrap, topic, **COMMITTED) == [b"newer"]
 
 
-def test_fenced_by_the_admin(producer, transactional_id, topic, admin):
+def test_the_admin_fences_a_producer(producer, transactional_id, topic, admin):
     producer.begin_transaction()
     producer.send(topic, value=b"zombie").result(PATIENCE_S)
     admin.fence_producers(transactional_id)
@@ -204,7 +204,7 @@ def test_fenced_by_the_admin(producer, transactional_id, topic, admin):
         producer.commit_transaction()
 
 
-def test_what_a_dead_producer_left_open_is_aborted_by_the_next(bootstrap, producer, transactional_id, topic):
+def test_the_next_producer_aborts_the_open_transaction_of_a_dead_one(bootstrap, producer, transactional_id, topic):
     producer.begin_transaction()
     producer.send(topic, value=b"left").result(PATIENCE_S)
     with Producer(bootstrap, transactional_id=transactional_id) as newer:
@@ -226,7 +226,7 @@ def test_another_process_ends_the_transaction(bootstrap, producer, transactional
     assert values(bootstrap, topic, **COMMITTED) == ([b"v"] if commit else [])
 
 
-def test_failed_record_fails_the_commit_and_an_abort_cures(bootstrap, producer, new_topic):
+def test_a_failed_record_fails_the_commit_until_an_abort(bootstrap, producer, new_topic):
     topic = new_topic(1, {"max.message.bytes": "1000"})
     producer.begin_transaction()
     producer.send(topic, value=b"with the large one")
@@ -242,7 +242,7 @@ def test_failed_record_fails_the_commit_and_an_abort_cures(bootstrap, producer, 
     assert values(bootstrap, topic, **COMMITTED) == [b"after"]
 
 
-def test_calls_out_of_order_are_told(producer, topic):
+def test_calls_in_the_wrong_order_raise_transaction_error(producer, topic):
     told = r"no transaction is open, transactional id '.*with producer\.transaction\(\)"
     with pytest.raises(TransactionError, match=told):
         producer.send(topic, value=b"v")
@@ -257,7 +257,7 @@ def test_calls_out_of_order_are_told(producer, topic):
     producer.abort_transaction()
 
 
-def test_timeout_above_the_brokers_maximum(bootstrap, transactional_id):
+def test_a_transaction_timeout_above_the_brokers_maximum_is_refused(bootstrap, transactional_id):
     """Case 35."""
     with (
         Producer(bootstrap, transactional_id=transactional_id, transaction_timeout_ms=10**9) as producer,
@@ -267,7 +267,7 @@ def test_timeout_above_the_brokers_maximum(bootstrap, transactional_id):
     assert isinstance(told.value, InvalidTransactionTimeout)
 
 
-def test_pending_offsets_are_waited_for(bootstrap, producer, topic, group):
+def test_committed_waits_for_offsets_of_a_pending_transaction(bootstrap, producer, topic, group):
     """Case 43: a member that starts while offsets are pending begins where the transaction ends."""
     with Producer(bootstrap) as feeder:
         feeder.send_many(topic, [b"%d" % number for number in range(10)]).result(PATIENCE_S)
@@ -282,7 +282,7 @@ def test_pending_offsets_are_waited_for(bootstrap, producer, topic, group):
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_prepared_transaction_is_ended_by_somebody_else(bootstrap, transactional_id, topic, commit):
+def test_another_producer_ends_a_prepared_transaction(bootstrap, transactional_id, topic, commit):
     """And again, as after an answer that was lost; the producer that prepared it can do nothing more."""
     with Producer(bootstrap, transactional_id=transactional_id) as producer:
         producer.begin_transaction()
@@ -300,12 +300,12 @@ def test_a_prepared_transaction_is_ended_by_somebody_else(bootstrap, transaction
     assert values(bootstrap, topic, **COMMITTED) == ([b"prepared"] if commit else [])
 
 
-def test_a_transaction_without_records_is_not_prepared(producer):
+def test_preparing_a_transaction_without_records_is_refused(producer):
     producer.begin_transaction()
     assert producer.prepare_transaction() is None
 
 
-def test_a_failed_transaction_is_not_prepared(bootstrap, transactional_id, producer, topic):
+def test_preparing_a_failed_transaction_is_refused(bootstrap, transactional_id, producer, topic):
     producer.begin_transaction()
     producer.send(topic, value=b"gone").result(PATIENCE_S)
     with Admin(bootstrap) as admin:
@@ -315,7 +315,7 @@ def test_a_failed_transaction_is_not_prepared(bootstrap, transactional_id, produ
         producer.prepare_transaction()
 
 
-def test_ends_that_are_not_of_the_open_transaction_are_refused(bootstrap, transactional_id, topic):
+def test_ending_a_transaction_with_another_producer_id_or_epoch_is_refused(bootstrap, transactional_id, topic):
     with Producer(bootstrap, transactional_id=transactional_id) as producer:
         producer.begin_transaction()
         producer.send(topic, value=b"first")

@@ -14,7 +14,7 @@ from pyclient.tests.support import PATIENCE_S, read_all, until
 from pyclient.tests.test_processes import in_child
 
 
-def test_result_in_a_callback_raises_instead_of_waiting_for_itself(producer, topic):
+def test_result_in_a_callback_raises_instead_of_deadlocking(producer, topic):
     told = []
 
     def on_delivery(metadata: object, error: object) -> None:
@@ -46,7 +46,7 @@ def test_result_on_the_event_loop_raises_and_await_works(broker, topic):
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_report_of_before_the_fork_tells_the_child(broker, topic):
+def test_a_report_from_before_a_fork_raises_in_the_child(broker, topic):
     with Producer(broker.bootstrap, linger_ms=60_000) as producer:
         done = producer.send(topic, value=b"done")
         producer.flush(PATIENCE_S)
@@ -71,7 +71,7 @@ class Shout:
         self.acknowledged += error is None
 
 
-def test_send_many_goes_through_interceptors_and_an_own_partitioner(broker, new_topic):
+def test_send_many_uses_interceptors_and_a_custom_partitioner(broker, new_topic):
     topic, shout, count = new_topic(3), Shout(), 30
     settings = {"interceptor_classes": [shout], "partitioner_class": lambda topic, key, value, count: int(key) % count}
     with Producer(broker.bootstrap, **settings) as producer:
@@ -91,7 +91,7 @@ def commit_in_vain(producer: Producer, pid: int, topic: str) -> None:
         os.kill(pid, signal.SIGSTOP)
 
 
-def test_producer_goes_on_after_a_commit_that_was_not_answered(paused_broker):
+def test_a_producer_continues_after_a_commit_without_an_answer(paused_broker):
     """The commit waits in the broker's socket when that is stopped: it may happen, or the abort may."""
     settings = {"transactional_id": "lost", "max_block_ms": 300, "request_timeout_ms": 300, "linger_ms": 0}
     with Producer(paused_broker.bootstrap, **settings) as producer:

@@ -81,7 +81,7 @@ def granted(work: Any) -> Any:
     return answered(attempt, lambda found: found is not None)
 
 
-def test_acls_are_created_found_and_deleted(admin: Admin) -> None:
+def test_acls_are_created_described_and_deleted(admin: Admin) -> None:
     right = AclBinding.allow("User:eve", READ, TOPIC, "a name, with a comma")
     wrong = AclBinding.allow("eve", READ, TOPIC, "t")
     done = admin.create_acls([right, wrong, right], check=False)
@@ -93,7 +93,7 @@ def test_acls_are_created_found_and_deleted(admin: Admin) -> None:
     answered(lambda: admin.describe_acls(hers) == [])
 
 
-def test_quotas_are_set_found_and_removed(admin: Admin) -> None:
+def test_quotas_are_set_described_and_removed(admin: Admin) -> None:
     pair, default = ClientQuotaEntity("eve", ""), ClientQuotaEntity(client_id="")
     wrong = ClientQuotaEntity("eve", ip="127.0.0.9")
     rates = {"producer_byte_rate": 1024, "request_percentage": 25}
@@ -109,7 +109,7 @@ def test_quotas_are_set_found_and_removed(admin: Admin) -> None:
     answered(lambda: admin.describe_client_quotas() == {})
 
 
-def test_a_token_logs_in_as_its_owner_until_it_is_expired(java_broker: GuardedKafka, admin: Admin, topic: str) -> None:
+def test_a_token_logs_in_as_its_owner_until_it_expires(java_broker: GuardedKafka, admin: Admin, topic: str) -> None:
     address = java_broker.guarded
     allow(admin, (WRITE, TOPIC, topic))
     with Admin(address, **by_name("alice")) as hers:
@@ -131,7 +131,7 @@ def test_a_token_logs_in_as_its_owner_until_it_is_expired(java_broker: GuardedKa
             his.describe_cluster(timeout=PATIENCE_S)
 
 
-def test_a_producer_tells_the_missing_right_at_once_and_goes_on(
+def test_a_producer_names_the_missing_right_and_works_once_it_is_granted(
     java_broker: GuardedKafka, admin: Admin, topic: str
 ) -> None:
     with Producer(java_broker.guarded, **by_name("alice")) as producer:
@@ -144,7 +144,7 @@ def test_a_producer_tells_the_missing_right_at_once_and_goes_on(
         assert granted(lambda: producer.send(topic, b"x").result(PATIENCE_S)).offset == 0
 
 
-def test_a_transactional_producer_tells_the_missing_right_at_once_and_goes_on(
+def test_a_transactional_producer_names_the_missing_right_and_works_once_granted(
     java_broker: GuardedKafka, admin: Admin, topic: str
 ) -> None:
     with Producer(java_broker.guarded, transactional_id=topic, **by_name("alice")) as producer:
@@ -166,7 +166,7 @@ def test_a_transactional_producer_tells_the_missing_right_at_once_and_goes_on(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_consumer_tells_the_missing_rights_at_once_and_goes_on(
+def test_a_consumer_names_the_missing_rights_and_works_once_they_are_granted(
     java_broker: GuardedKafka, admin: Admin, topic: str, protocol: str
 ) -> None:
     with Producer(java_broker.bootstrap) as producer:
@@ -185,7 +185,7 @@ def test_a_consumer_tells_the_missing_rights_at_once_and_goes_on(
     assert all(error.grant.startswith(f"pybroker acl create --allow {ALICE} --operation read") for error in told)
 
 
-def test_a_consumer_without_a_group_goes_on_too(java_broker: GuardedKafka, admin: Admin, topic: str) -> None:
+def test_a_consumer_without_a_group_works_once_authorized(java_broker: GuardedKafka, admin: Admin, topic: str) -> None:
     with Producer(java_broker.bootstrap) as producer:
         producer.send(topic, b"x").result(PATIENCE_S)
     with Consumer(java_broker.guarded, topics=[topic], **QUICK, **by_name("alice")) as consumer:
@@ -197,7 +197,7 @@ def test_a_consumer_without_a_group_goes_on_too(java_broker: GuardedKafka, admin
         assert [record.value for record in records] == [b"x"]
 
 
-def test_an_admin_call_tells_the_missing_right(java_broker: GuardedKafka, topic: str) -> None:
+def test_an_admin_call_names_the_missing_right(java_broker: GuardedKafka, topic: str) -> None:
     with Admin(java_broker.guarded, **by_name("bob")) as his:
         with pytest.raises(TopicAuthorizationFailed, match=f"{BOB} needs DELETE on topic {topic}"):
             his.delete_topics(topic)

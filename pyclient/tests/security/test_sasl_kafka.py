@@ -111,7 +111,7 @@ numbers = count(1)
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_records_come_and_go(java_broker: SecuredKafka, protocol: str, mechanism: str) -> None:
+def test_records_are_sent_and_read_over_sasl(java_broker: SecuredKafka, protocol: str, mechanism: str) -> None:
     address, settings, topic = java_broker.at(protocol), client(protocol, mechanism), f"t{next(numbers)}"
     with Admin(address, **settings) as admin:
         admin.create_topics(topic, num_partitions=2)
@@ -131,7 +131,7 @@ def test_records_come_and_go(java_broker: SecuredKafka, protocol: str, mechanism
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), [way for way in WAYS if way[1] != "OAUTHBEARER"])
-def test_a_wrong_password_is_told_at_once(java_broker: SecuredKafka, protocol: str, mechanism: str) -> None:
+def test_a_wrong_password_raises_an_error_at_once(java_broker: SecuredKafka, protocol: str, mechanism: str) -> None:
     settings = client(protocol, mechanism, sasl_password="hush")
     with Admin(java_broker.at(protocol), **settings) as admin, pytest.raises(SaslRefused) as caught:
         admin.describe_cluster(timeout=PATIENCE_S)
@@ -139,7 +139,7 @@ def test_a_wrong_password_is_told_at_once(java_broker: SecuredKafka, protocol: s
     assert f"{plain if mechanism == 'PLAIN' else other}; are sasl.username" in str(caught.value)
 
 
-def test_producer_and_consumer_tell_a_wrong_password_too(java_broker: SecuredKafka) -> None:
+def test_producer_and_consumer_raise_an_error_for_a_wrong_password(java_broker: SecuredKafka) -> None:
     address, settings = java_broker.at("SASL_PLAINTEXT"), client("SASL_PLAINTEXT", "PLAIN", sasl_password="hush")
     with Producer(address, **settings) as producer, pytest.raises(SaslRefused):
         producer.send("t", b"x").result(PATIENCE_S)
@@ -147,7 +147,7 @@ def test_producer_and_consumer_tell_a_wrong_password_too(java_broker: SecuredKaf
         consumer.poll(PATIENCE_S)
 
 
-def test_a_mechanism_that_the_listener_does_not_have_is_told_with_those_that_it_has(java_broker: SecuredKafka) -> None:
+def test_the_error_about_an_unsupported_mechanism_lists_the_supported_ones(java_broker: SecuredKafka) -> None:
     address = java_broker.at("SASL_PLAINTEXT")
     with Admin(address, **client("SASL_PLAINTEXT", "OAUTHBEARER")) as admin, pytest.raises(SaslRefused) as caught:
         admin.describe_cluster(timeout=PATIENCE_S)
@@ -156,7 +156,7 @@ def test_a_mechanism_that_the_listener_does_not_have_is_told_with_those_that_it_
     assert all(name in told for name in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
 
 
-def test_a_listener_of_another_kind_is_reported(java_broker: SecuredKafka) -> None:
+def test_an_error_says_that_security_protocol_does_not_match_the_listener(java_broker: SecuredKafka) -> None:
     def told(address: str, settings: dict[str, Any]) -> str:
         with Admin(address, **settings) as admin, pytest.raises(KafkaError) as caught:
             admin.describe_cluster(timeout=QUICKLY_S / 10)
@@ -170,7 +170,7 @@ def test_a_listener_of_another_kind_is_reported(java_broker: SecuredKafka) -> No
     assert is_right.format("SASL_SSL") in told(java_broker.at("SASL_PLAINTEXT"), tls)
 
 
-def test_a_connection_outlasts_the_time_that_kafka_grants_it(
+def test_a_connection_reauthenticates_and_outlasts_its_session(
     java_broker: SecuredKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "pyclient")
@@ -184,7 +184,7 @@ def test_a_connection_outlasts_the_time_that_kafka_grants_it(
     assert "lost" not in caplog.text
 
 
-def test_a_consumer_is_told_that_its_user_was_taken_away(java_broker: SecuredKafka) -> None:
+def test_a_consumer_gets_an_error_when_its_user_is_deleted(java_broker: SecuredKafka) -> None:
     eve, settings = "eve", client("SASL_SSL", "SCRAM-SHA-256", sasl_username="eve")
     weak = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256)
     with Admin(java_broker.bootstrap) as admin:
@@ -198,7 +198,7 @@ def test_a_consumer_is_told_that_its_user_was_taken_away(java_broker: SecuredKaf
                 consumer.poll(PATIENCE_S)
 
 
-def test_users_are_made_listed_and_deleted(java_broker: SecuredKafka) -> None:
+def test_users_are_created_listed_and_deleted(java_broker: SecuredKafka) -> None:
     bob, strong = "bob", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
     settings = client("SASL_PLAINTEXT", "SCRAM-SHA-512", sasl_username=bob)
     with Admin(java_broker.bootstrap) as admin:

@@ -59,7 +59,7 @@ def topic(address: str, settings: dict[str, Any]) -> str:
     return name
 
 
-def test_records_of_all_sizes_come_back_as_they_were(address: str, settings: dict[str, Any], topic: str) -> None:
+def test_records_of_all_sizes_pass_tls_unchanged(address: str, settings: dict[str, Any], topic: str) -> None:
     sent = [os.urandom(size) for size in [0, 1, 16_384, LARGE, LARGE] + [700] * 2000]
     with Producer(address, linger_ms=5, **settings) as producer:
         producer.send_many(topic, sent)
@@ -68,13 +68,13 @@ def test_records_of_all_sizes_come_back_as_they_were(address: str, settings: dic
     assert sorted(record.value for record in found) == sorted(sent)
 
 
-def test_one_record_at_a_time_is_acknowledged(address: str, settings: dict[str, Any], topic: str) -> None:
+def test_single_records_are_acknowledged_over_tls(address: str, settings: dict[str, Any], topic: str) -> None:
     with Producer(address, **settings) as producer:
         offsets = [producer.send(topic, value=b"x", partition=0).result(PATIENCE_S).offset for _ in range(ALONE)]
     assert offsets == list(range(ALONE))
 
 
-def test_a_group_reads_in_a_transaction(address: str, settings: dict[str, Any], topic: str) -> None:
+def test_a_group_member_commits_in_a_transaction_over_tls(address: str, settings: dict[str, Any], topic: str) -> None:
     with Producer(address, transactional_id=f"x-{topic}", **settings) as producer, producer.transaction():
         producer.send_many(topic, [b"a", b"b", b"c"])
     group = {"group_id": topic, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
@@ -82,7 +82,7 @@ def test_a_group_reads_in_a_transaction(address: str, settings: dict[str, Any], 
         assert sorted(record.value for record in take(consumer, 3)) == [b"a", b"b", b"c"]
 
 
-def test_the_asyncio_face_speaks_it_too(address: str, settings: dict[str, Any], topic: str) -> None:
+def test_asyncio_clients_work_over_tls(address: str, settings: dict[str, Any], topic: str) -> None:
     async def work() -> list[bytes]:
         async with aio.Producer(address, **settings) as producer:
             await producer.send(topic, value=b"here")
@@ -114,13 +114,13 @@ def test_a_forked_child_does_not_disturb_the_connection_of_its_parent(
     assert sorted(record.value for record in read_all(address, topic, 2, **settings)) == [b"after", b"before"]
 
 
-def test_a_client_without_a_certificate_is_told_that_it_needs_one(address: str, settings: dict[str, Any]) -> None:
+def test_the_error_says_that_the_broker_requires_a_client_certificate(address: str, settings: dict[str, Any]) -> None:
     bare = {name: value for name, value in settings.items() if "keystore" not in name}
     with Admin(address, **bare) as admin, pytest.raises(TlsRefused, match=r"certificate .*set ssl.keystore.location"):
         admin.connect(PATIENCE_S)
 
 
-def test_a_client_that_trusts_others_is_told_so(address: str, settings: dict[str, Any]) -> None:
+def test_the_error_says_that_the_authority_is_unknown(address: str, settings: dict[str, Any]) -> None:
     other = {name: value for name, value in settings.items() if "truststore" not in name}
     with Admin(address, **other) as admin, pytest.raises(TlsRefused, match="unknown authority"):
         admin.connect(PATIENCE_S)

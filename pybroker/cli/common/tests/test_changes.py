@@ -67,6 +67,6 @@ def test_deleted_groups_and_offsets_are_shown(shell: Shell) -> None:
     assert told.out == "group,topic,partition,state\npart,read,0,deleted\n"
 
 
-def test_a_password_is_not_shown() -> None:
+def test_repr_of_a_user_hides_the_password() -> None:
     given = [AlterConfigOp("ssl.keystore.password", "s3cret"), AlterConfigOp("ssl.keystore.type", "PEM")]
     assert [row[-1] for row in changed(["1"], given)] == ["[hidden]", "PEM"]

@@ -136,7 +136,7 @@ def test_an_expired_certificate_is_a_warning(tmp_path: Path, caplog: pytest.LogC
     assert "certificate of listener SSL expired on 2020-01-02" in caplog.text
 
 
-def test_no_password_is_shown(tmp_path: Path) -> None:
+def test_repr_of_settings_hides_passwords(tmp_path: Path) -> None:
     settings = {"ssl_keystore_location": keys(tmp_path / "keys.pem"), "ssl_keystore_password": "s3cr3t"}
     with pytest.raises(ConfigError) as caught:
         ListenerTls(config(**settings), "SSL")

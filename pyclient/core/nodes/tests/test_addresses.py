@@ -15,7 +15,7 @@ from pyclient.tests.support import PATIENCE_S
 A, B, C = ((socket.AF_INET, (host, 9092)) for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"))
 
 
-def test_each_attempt_begins_with_the_address_that_was_not_tried_for_longest():
+def test_each_attempt_begins_with_the_address_not_tried_for_longest():
     addresses = Addresses()
     begun = []
     for _ in range(4):
@@ -25,7 +25,7 @@ def test_each_attempt_begins_with_the_address_that_was_not_tried_for_longest():
     assert begun == [A, B, C, A]
 
 
-def test_the_address_that_works_is_the_first_again_and_new_ones_come_before_those_that_failed():
+def test_a_working_address_is_tried_first_and_new_ones_before_failed_ones():
     addresses = Addresses()
     addresses.begin(A[1])
     addresses.begin(B[1])
@@ -36,7 +36,7 @@ def test_the_address_that_works_is_the_first_again_and_new_ones_come_before_thos
     assert addresses.ordered([A, B]) == [A, B], "what the name no longer means is forgotten"
 
 
-def test_a_dead_address_before_a_living_one_keeps_no_client_away(monkeypatch):
+def test_a_client_connects_although_the_first_address_is_dead(monkeypatch):
     """The first swallows what it gets: the whole time of an attempt goes there, and the next begins behind it."""
 
     async def work():

@@ -36,7 +36,7 @@ def make(loop):
     return connection, Transport(loop, ours, ReceiveMemory(), connection, lambda *_: None), theirs
 
 
-def test_what_has_no_response_is_done_when_it_has_left():
+def test_a_request_without_response_completes_when_it_has_been_written():
     async def work():
         loop, done = asyncio.get_running_loop(), []
         connection, transport, theirs = make(loop)
@@ -62,7 +62,7 @@ def test_what_has_no_response_is_done_when_it_has_left():
     asyncio.run(work())
 
 
-def test_what_did_not_leave_is_lost_with_its_connection():
+def test_a_request_without_response_fails_if_the_connection_dies_before_it_is_written():
     async def work():
         loop, done = asyncio.get_running_loop(), []
         connection, transport, theirs = make(loop)

@@ -58,7 +58,7 @@ def reaper_of(*nodes: Node, idle_s: float = IDLE_S) -> tuple[Loop, Reaper]:
     return loop, Reaper(loop, idle_s, lambda: there)
 
 
-def test_a_connection_is_closed_when_it_was_idle_for_long_enough_and_not_before() -> None:
+def test_a_connection_is_closed_after_its_idle_time_and_not_before() -> None:
     early, late, busy = Node(1000.0), Node(1015.0), Node(None)
     loop, reaper = reaper_of(early, late, busy)
     reaper.start()
@@ -68,7 +68,7 @@ def test_a_connection_is_closed_when_it_was_idle_for_long_enough_and_not_before(
     assert (loop.now, early.why, late.why, busy.why) == (1050.0, "idle", "", "")
 
 
-def test_a_start_plans_one_look_and_a_stop_ends_them() -> None:
+def test_start_plans_one_check_and_stop_cancels_it() -> None:
     loop, reaper = reaper_of(idle_s=0.0)
     reaper.start()
     reaper.start()

@@ -10,7 +10,7 @@ from pyclient.protocol.errors import CoordinatorNotAvailable
 WHY = CoordinatorNotAvailable("__consumer_offsets cannot be created yet: only 2 brokers are registered")
 
 
-def test_it_is_told_after_three_seconds_and_then_each_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_coordinator_is_logged_after_3_s_and_then_each_minute(caplog: pytest.LogCaptureFixture) -> None:
     absent = AbsentCoordinators()
     for now in (0.0, 2.9, 3.0, 10.0, 62.9, 63.0):
         absent.tell("g", WHY, now)
@@ -20,7 +20,7 @@ def test_it_is_told_after_three_seconds_and_then_each_minute(caplog: pytest.LogC
     ] * 2
 
 
-def test_a_coordinator_that_is_found_in_time_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_coordinator_that_is_found_in_time_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     absent = AbsentCoordinators()
     absent.tell("g", WHY, 0.0)
     absent.end("g")

@@ -17,7 +17,7 @@ logging.getLogger("pyclient").warning("a warning")
 """
 
 
-def test_errors_are_seen_and_nothing_else() -> None:
+def test_only_errors_reach_stderr_without_a_logging_configuration() -> None:
     assert stderr_of(TEXT.format(first="")) == "an error\n"
 
 
@@ -31,10 +31,10 @@ def test_errors_are_seen_and_nothing_else() -> None:
         "logging.disable()",
     ],
 )
-def test_what_the_application_takes_it_takes_alone(first: str) -> None:
+def test_log_lines_with_a_handler_of_the_application_do_not_reach_stderr(first: str) -> None:
     assert stderr_of(TEXT.format(first=first)) == ""
 
 
-def test_with_a_configuration_everything_is_seen_once() -> None:
+def test_with_a_logging_configuration_each_line_appears_once() -> None:
     told = stderr_of(TEXT.format(first='logging.basicConfig(format="%(name)s: %(message)s")'))
     assert told == "pyclient.producer: an error\npyclient: a warning\n"

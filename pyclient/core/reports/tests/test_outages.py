@@ -47,7 +47,7 @@ def dead(number: int) -> ScriptedBroker:
 
 
 @on_loop
-async def test_a_broker_whose_advertised_address_is_not_reached_is_named_once(caplog, impatient):
+async def test_a_broker_with_an_unreachable_advertised_address_is_logged_once(caplog, impatient):
     async with ScriptedBroker(1) as first, client_of(first.address) as client:
         first.others.append(dead(7))
         await client.metadata(["t"], timeout=PATIENCE_S)
@@ -59,7 +59,7 @@ async def test_a_broker_whose_advertised_address_is_not_reached_is_named_once(ca
 
 
 @on_loop
-async def test_a_broker_that_was_reached_is_told_when_it_is_gone_and_when_it_is_back(caplog, impatient):
+async def test_the_loss_and_the_return_of_a_broker_are_logged(caplog, impatient):
     async with ScriptedBroker(1) as first, client_of(first.address) as client:
         await client.metadata(["t"], timeout=PATIENCE_S)
         async with ScriptedBroker(2) as second:
@@ -88,7 +88,7 @@ async def test_a_broker_that_was_reached_is_told_when_it_is_gone_and_when_it_is_
 
 
 @on_loop
-async def test_a_bootstrap_server_is_no_matter_while_another_is_reached(caplog, monkeypatch):
+async def test_an_unreachable_bootstrap_server_is_not_logged_if_another_answers(caplog, monkeypatch):
     monkeypatch.setattr(node, "FIRST_S", LONG_S)  # until the other one is reached
     async with ScriptedBroker(1) as first, client_of(first.address, "127.0.0.1:1") as client:
         await client.metadata(["t"], timeout=PATIENCE_S)
@@ -97,7 +97,7 @@ async def test_a_bootstrap_server_is_no_matter_while_another_is_reached(caplog, 
 
 
 @on_loop
-async def test_two_vain_attempts_that_are_an_hour_apart_are_no_outage(caplog, monkeypatch):
+async def test_two_failed_attempts_an_hour_apart_are_not_an_outage(caplog, monkeypatch):
     monkeypatch.setattr(node, "FIRST_S", LONG_S)
     async with client_of("127.0.0.1:1") as client:
         (server,) = client.nodes.bootstrap
@@ -109,7 +109,7 @@ async def test_two_vain_attempts_that_are_an_hour_apart_are_no_outage(caplog, mo
 
 
 @on_loop
-async def test_an_address_that_is_given_up_is_forgotten(caplog, impatient):
+async def test_an_outage_is_forgotten_when_its_broker_moves(caplog, impatient):
     async with ScriptedBroker(1) as first, client_of(first.address) as client:
         first.others.append(dead(7))
         await client.metadata(["t"], timeout=PATIENCE_S)
@@ -128,7 +128,7 @@ async def fails_until_refused(client) -> None:
             await client.send(-2, ListGroups, ListGroups.Request())
 
 
-def test_it_is_told_again_after_a_while_only():
+def test_an_outage_is_logged_again_only_after_a_while():
     class Server:
         id, name, was_reached = 3, "h:1", False
 
@@ -161,7 +161,7 @@ consumer.close(0)
 
 
 @pytest.mark.nightly
-def test_a_consumer_without_its_broker_says_so_on_stderr():
+def test_a_consumer_that_reaches_no_broker_writes_one_line_to_stderr():
     line = stderr_of(MUTE)
     assert line.count("\n") == 1, line
     assert "no broker can be reached: 127.0.0.1:1: connect failed: " in line

@@ -14,7 +14,7 @@ def fail(rare, text, *arguments):
         rare.exception(text, *arguments)
 
 
-def test_the_first_line_of_a_kind_is_logged_and_then_one_in_a_while_with_the_count(caplog):
+def test_repeated_lines_are_logged_once_per_interval_with_their_count(caplog):
     now = [0.0]
     rare = RareLog(logging.getLogger("test.rare"), lambda: now[0])
     for number in range(1000):
@@ -41,7 +41,7 @@ def test_the_first_line_of_a_kind_is_logged_and_then_one_in_a_while_with_the_cou
     assert (last.levelname, last.getMessage(), last.exc_info) == ("WARNING", "a waits", None)
 
 
-def test_another_error_is_told_at_once_though_the_line_is_the_same(caplog):
+def test_a_different_error_with_the_same_line_is_logged_at_once(caplog):
     rare = RareLog(logging.getLogger("test.rare"), lambda: 0.0)
 
     def divide():

@@ -40,7 +40,7 @@ TOKEN = 'org.apache.kafka.common.security.scram.ScramLoginModule required userna
         ),
     ],
 )
-def test_an_error_names_the_right_and_what_grants_it(error: Exception, told: str, right: str) -> None:
+def test_an_error_names_the_right_and_how_to_grant_it(error: Exception, told: str, right: str) -> None:
     found = ALICE.told(error, topic="t", group="my g", transactional_id="x")
     assert type(found) is type(error)
     assert found.grant == f"pybroker acl create --allow User:alice {right} {WHERE}"
@@ -49,13 +49,13 @@ def test_an_error_names_the_right_and_what_grants_it(error: Exception, told: str
     assert ALICE.told(found, topic="other") is found
 
 
-def test_a_producer_without_an_id_and_a_topic_needs_it_of_the_cluster() -> None:
+def test_a_producer_without_an_id_and_a_topic_needs_the_cluster_right() -> None:
     found = ALICE.told(ClusterAuthorizationFailed())
     assert "User:alice needs IDEMPOTENT_WRITE on the cluster" in str(found)
     assert "--operation idempotent-write --cluster" in found.grant
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_an_error_names_no_right_that_is_unknown() -> None:
     denied = TopicAuthorizationFailed("t: no.")
     assert ALICE.told(denied) is denied
     assert Rights("User:alice", {}).told(denied, topic="t") is denied
@@ -79,7 +79,7 @@ def test_what_is_not_known_is_not_told() -> None:
         ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": lambda: "x"}, None),
     ],
 )
-def test_the_name_of_the_client_comes_from_its_settings(settings: dict[str, object], who: str | None) -> None:
+def test_the_user_named_in_errors_comes_from_the_settings(settings: dict[str, object], who: str | None) -> None:
     known = {"security_protocol": "SASL_PLAINTEXT"} if "sasl_mechanism" in settings else {}
     config = load(ADMIN, "h:1", None, known | settings)
     user = credentials(config, lambda: 0.5)[0].user if known else None

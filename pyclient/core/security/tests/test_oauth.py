@@ -80,7 +80,7 @@ async def test_a_token_comes_from_a_function_or_an_object_plain_or_async(provide
 
 
 @on_loop
-async def test_a_token_that_the_broker_refuses_is_told(caplog):
+async def test_a_token_that_the_broker_refuses_is_an_error(caplog):
     caplog.set_level(logging.DEBUG)
     async with ScriptedBroker(7) as broker:
         door = Door(broker, "OAUTHBEARER")
@@ -92,13 +92,13 @@ async def test_a_token_that_the_broker_refuses_is_told(caplog):
 
 @pytest.mark.parametrize("found", [None, 7, ("t",), ("t", "soon"), b"t"])
 @on_loop
-async def test_what_is_no_token_is_told(found):
+async def test_a_token_function_that_returns_no_token_is_an_error(found):
     with pytest.raises(Refused, match="must return a token"):
         await by_provider(lambda: found)()
 
 
 @on_loop
-async def test_a_function_that_fails_is_told_at_once_and_a_network_that_does_is_tried_again():
+async def test_a_failing_token_function_is_an_error_and_a_network_failure_is_retried():
     def raising(error):
         raise error
 
@@ -141,7 +141,7 @@ async def test_a_token_is_fetched_once_for_all_connections_and_again_in_the_back
 
 
 @on_loop
-async def test_a_token_that_nobody_dates_is_fetched_for_each_connection():
+async def test_a_token_without_expiry_is_fetched_for_each_connection():
     fetched = []
 
     async def fetch():
@@ -155,7 +155,7 @@ async def test_a_token_that_nobody_dates_is_fetched_for_each_connection():
 
 
 @on_loop
-async def test_a_token_in_use_outlasts_a_source_that_fails(caplog):
+async def test_a_valid_token_is_kept_while_its_source_fails(caplog):
     answers, now = [Token("t0", HOUR), OSError("gone"), Token("t1", 2 * HOUR)], [0.0]
     done = asyncio.Event()
 
@@ -185,18 +185,18 @@ async def test_a_token_in_use_outlasts_a_source_that_fails(caplog):
         *[(360, 0.0, 288), (10, 0.0, 8), (1e9, 0.0, 86_400)],
     ],
 )
-def test_the_next_token_is_fetched_when_java_would(lifetime, random, at):
+def test_the_next_token_is_fetched_when_the_java_client_would(lifetime, random, at):
     assert KAFKAS.refresh_in(lifetime, lambda: random) == pytest.approx(at)
 
 
-def test_a_token_says_itself_when_it_expires():
+def test_the_expiry_is_read_from_the_token():
     assert expiry_of(unsecured({"sub": "a", "exp": 7})) == 7
     for value in ("", "a.b", "a.b.c", unsecured({"sub": "a"}), unsecured({"exp": "7"}), "e30.W10.", "a.!.c"):
         assert expiry_of(value) is None
 
 
 @on_loop
-async def test_javas_settings_for_development_claim_a_name_without_a_signature():
+async def test_javas_development_settings_create_an_unsigned_token():
     jaas = 'OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="alice" unsecuredLoginListClaim_scope=",a,b";'
     async with ScriptedBroker(7) as broker:
         door = Door(broker, "OAUTHBEARER")
@@ -244,7 +244,7 @@ def endpoint(url, scope=None):
     return TokenEndpoint(url, ("id", "hush"), scope, PATIENCE_S, PATIENCE_S, lambda: 1000.0)
 
 
-def test_an_endpoint_gives_a_token_for_id_and_secret():
+def test_an_endpoint_returns_a_token_for_client_id_and_secret():
     seen = []
     with serving(body=b'{"access_token": "t1", "expires_in": 60}', seen=seen) as url:
         assert endpoint(url, "a b")() == Token("t1", 1060.0)
@@ -252,7 +252,7 @@ def test_an_endpoint_gives_a_token_for_id_and_secret():
     assert seen == [("/token?x=1", basic, {"grant_type": ["client_credentials"], "scope": ["a b"]})]
 
 
-def test_what_the_token_says_of_its_end_counts_more():
+def test_the_expiry_inside_the_token_overrides_expires_in():
     own = unsecured({"exp": 5})
     with serving(body=json.dumps({"access_token": own, "expires_in": 60}).encode()) as url:
         assert endpoint(url)().expires == 5
@@ -269,19 +269,19 @@ def test_what_the_token_says_of_its_end_counts_more():
         (200, b"x" * (1 << 20) + b"x", "more than"),
     ],
 )
-def test_an_endpoint_that_refuses_is_told_without_the_secret(status, body, told):
+def test_the_error_of_a_refusing_endpoint_hides_the_secret(status, body, told):
     with serving(status, body) as url, pytest.raises(Refused, match=told) as caught:
         endpoint(url)()
     assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_an_endpoint_that_is_busy_may_be_asked_again(status):
+def test_a_busy_endpoint_is_a_retriable_error(status):
     with serving(status) as url, pytest.raises(OSError, match=f"it answers {status}"):
         endpoint(url)()
 
 
-def test_an_endpoint_that_speaks_something_else_may_be_asked_again():
+def test_an_endpoint_that_does_not_speak_http_is_a_retriable_error():
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer():
@@ -298,7 +298,7 @@ def test_an_endpoint_that_speaks_something_else_may_be_asked_again():
 
 
 @pytest.mark.parametrize("url", ["file:///token", "idp.example/token", "http://", "http://[::1", "https://h:0/"])
-def test_a_url_that_is_none_is_told(url):
+def test_an_invalid_endpoint_url_is_refused(url):
     with pytest.raises(ConfigError, match="is not http"):
         endpoint(url)
     with pytest.raises(ConfigError, match="must not have a name or password") as caught:
@@ -322,7 +322,7 @@ async def test_a_client_fetches_its_token_from_the_endpoint():
 
 
 @on_loop
-async def test_an_endpoint_that_is_not_there_is_told_by_its_address():
+async def test_an_unreachable_endpoint_is_named_in_the_error():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     settings = by_token(None) | {
@@ -336,7 +336,7 @@ async def test_an_endpoint_that_is_not_there_is_told_by_its_address():
     assert not isinstance(caught.value, SaslRefused)
 
 
-def test_nothing_that_holds_a_secret_shows_it():
+def test_repr_of_tokens_and_settings_hides_secrets():
     def ask(secret):
         return secret
 

@@ -66,7 +66,7 @@ async def asking(client, until):
 
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 @on_loop
-async def test_a_client_says_who_it_is_before_it_asks_anything(mechanism):
+async def test_a_client_authenticates_before_its_first_request(mechanism):
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying(mechanism)) as client:
         door = Door(broker, "PLAIN", *scram.MECHANISMS)
         await client.start(PATIENCE_S)
@@ -78,7 +78,7 @@ async def test_a_client_says_who_it_is_before_it_asks_anything(mechanism):
 
 
 @on_loop
-async def test_sasl_goes_by_tls_too():
+async def test_sasl_works_over_tls():
     async with ScriptedBroker(7, listener()) as broker:
         door = Door(broker, "PLAIN")
         settings = saying("PLAIN") | trusting() | {"security_protocol": "SASL_SSL"}
@@ -88,7 +88,7 @@ async def test_sasl_goes_by_tls_too():
 
 
 @on_loop
-async def test_an_older_broker_is_answered_in_its_version():
+async def test_sasl_uses_the_version_of_an_older_broker():
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying("PLAIN")) as client:
         Door(broker, "PLAIN")
         broker.handlers[ApiVersions] = versions({SaslAuthenticate: 0})
@@ -97,7 +97,7 @@ async def test_an_older_broker_is_answered_in_its_version():
 
 
 @on_loop
-async def test_the_settings_may_be_javas():
+async def test_javas_sasl_settings_are_accepted():
     jaas = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{PASSWORD}";'
     settings = saying(sasl_username=None, sasl_password=None, sasl_jaas_config=jaas)
     async with ScriptedBroker(7) as broker, client_of(broker.address, **settings) as client:
@@ -114,7 +114,7 @@ async def test_the_settings_may_be_javas():
     ],
 )
 @on_loop
-async def test_a_delegation_token_is_a_name_and_a_password_that_say_what_they_are(settings):
+async def test_a_delegation_token_logs_in_with_its_id_its_hmac_and_a_flag(settings):
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying(**settings)) as client:
         door = Door(broker, "SCRAM-SHA-256")
         await client.start(PATIENCE_S)
@@ -125,7 +125,7 @@ async def test_a_delegation_token_is_a_name_and_a_password_that_say_what_they_ar
 
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 @on_loop
-async def test_a_wrong_password_is_told_at_once_with_peer_phase_cause_and_remedy(mechanism, caplog):
+async def test_a_wrong_password_is_an_error_that_names_broker_phase_cause_and_remedy(mechanism, caplog):
     caplog.set_level(logging.DEBUG)
     async with ScriptedBroker(7) as broker:
         Door(broker, *PASSWORDS)
@@ -140,7 +140,7 @@ async def test_a_wrong_password_is_told_at_once_with_peer_phase_cause_and_remedy
 
 
 @on_loop
-async def test_a_mechanism_that_the_broker_does_not_have_is_told_with_those_that_it_has():
+async def test_the_error_about_an_unsupported_mechanism_lists_the_supported_ones():
     async with ScriptedBroker(7) as broker:
         Door(broker, "PLAIN", "SCRAM-SHA-512", "bad\x1b[2J")
         error = await refusal(broker)
@@ -150,7 +150,7 @@ async def test_a_mechanism_that_the_broker_does_not_have_is_told_with_those_that
 
 
 @on_loop
-async def test_a_listener_without_sasl_is_told():
+async def test_an_error_says_that_the_listener_does_not_use_sasl():
     async with ScriptedBroker(7) as broker:
         broker.handlers[SaslHandshake] = lambda *_: SaslHandshake.Response(error_code=errors.IllegalSaslState.code)
         error = await refusal(broker)
@@ -163,7 +163,7 @@ async def test_a_listener_without_sasl_is_told():
 
 
 @on_loop
-async def test_a_client_without_sasl_is_told_that_the_listener_may_ask_for_it(caplog):
+async def test_an_error_suggests_sasl_if_the_listener_hangs_up(caplog):
     async with ScriptedBroker(7) as broker:
         broker.handlers[Metadata] = lambda *_: HANG_UP
         error = await first_trouble(broker)
@@ -173,7 +173,7 @@ async def test_a_client_without_sasl_is_told_that_the_listener_may_ask_for_it(ca
 
 
 @on_loop
-async def test_a_broker_that_hangs_up_instead_of_an_answer_is_tried_again():
+async def test_authentication_is_retried_if_the_broker_hangs_up():
     async with ScriptedBroker(7) as broker:
         Door(broker, "PLAIN")
         broker.handlers[SaslAuthenticate] = lambda *_: HANG_UP
@@ -184,7 +184,7 @@ async def test_a_broker_that_hangs_up_instead_of_an_answer_is_tried_again():
 
 
 @on_loop
-async def test_a_broker_that_does_not_answer_is_given_up_in_time():
+async def test_authentication_with_a_silent_broker_times_out():
     async with ScriptedBroker(7) as broker:
         Door(broker, "PLAIN")
         broker.handlers[SaslAuthenticate] = lambda *_: SILENCE
@@ -203,7 +203,7 @@ async def test_a_broker_that_cannot_prove_itself_is_refused():
 
 
 @on_loop
-async def test_a_broker_that_asks_for_too_much_work_is_refused():
+async def test_a_broker_that_demands_too_many_iterations_is_refused():
     async with ScriptedBroker(7) as broker:
         Door(broker, "SCRAM-SHA-512").iterations = scram.MOST_ITERATIONS + 1
         error = await refusal(broker, mechanism="SCRAM-SHA-512")
@@ -211,7 +211,7 @@ async def test_a_broker_that_asks_for_too_much_work_is_refused():
 
 
 @on_loop
-async def test_what_a_broker_says_is_bounded_before_it_is_known():
+async def test_the_answers_of_an_unauthenticated_broker_are_bounded():
     async with ScriptedBroker(7) as broker:
         broker.handlers[SaslHandshake] = lambda *_: SaslHandshake.Response(mechanisms=["x" * 30_000] * 40)
         error = await first_trouble(broker, **saying("PLAIN"))
@@ -227,7 +227,7 @@ async def test_what_a_broker_says_is_bounded_before_it_is_known():
 
 
 @on_loop
-async def test_the_work_of_a_password_is_done_once_and_not_on_the_loop(monkeypatch):
+async def test_a_password_is_hashed_once_and_outside_the_event_loop(monkeypatch):
     begun = []
 
     async def on_thread(loop, name, work):
@@ -255,7 +255,7 @@ def often(monkeypatch):
 
 @pytest.mark.usefixtures("often")
 @on_loop
-async def test_a_connection_authenticates_again_before_its_time_is_over_and_requests_wait_for_that():
+async def test_a_connection_reauthenticates_before_its_session_expires_and_requests_wait():
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying("PLAIN")) as client:
         broker.handlers[Heartbeat] = lambda request, _: Heartbeat.Response(throttle_time_ms=request.generation_id)
         door = Door(broker, "PLAIN")
@@ -275,7 +275,7 @@ async def test_a_connection_authenticates_again_before_its_time_is_over_and_requ
 
 @pytest.mark.usefixtures("often")
 @on_loop
-async def test_a_user_who_is_taken_away_is_told_when_the_connection_authenticates_again():
+async def test_a_deleted_user_gets_an_error_when_the_connection_reauthenticates():
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying("PLAIN")) as client:
         door = Door(broker, "PLAIN")
         door.lifetime_ms = 20
@@ -287,7 +287,7 @@ async def test_a_user_who_is_taken_away_is_told_when_the_connection_authenticate
 
 @pytest.mark.usefixtures("often")
 @on_loop
-async def test_a_connection_that_is_lost_while_it_authenticates_again_is_made_again():
+async def test_a_connection_lost_while_it_reauthenticates_is_opened_again():
     async with ScriptedBroker(7) as broker, client_of(broker.address, **saying("PLAIN")) as client:
         door = Door(broker, "PLAIN")
         door.lifetime_ms = 20
@@ -308,12 +308,12 @@ async def test_a_connection_that_is_lost_while_it_authenticates_again_is_made_ag
 
 
 @pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
-def test_a_connection_authenticates_again_in_the_last_part_of_its_time(random):
+def test_a_connection_reauthenticates_in_the_last_part_of_its_session(random):
     assert 85 <= core.Sasl.renewal_in(100, lambda: random) <= 95
 
 
 @pytest.mark.parametrize("granted", [0.001, 0.5, 1.0])
-def test_a_broker_that_grants_a_moment_does_not_make_a_client_say_again_and_again_who_it_is(granted):
+def test_a_very_short_session_lifetime_does_not_cause_endless_reauthentication(granted):
     assert core.Sasl.renewal_in(granted, lambda: 0.5) == messages.LEAST_S
 
 
@@ -331,7 +331,7 @@ def test_a_broker_that_grants_a_moment_does_not_make_a_client_say_again_and_agai
         ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "hush"}, "is not a function"),
     ],
 )
-def test_settings_of_sasl_are_read_when_the_client_is_made(settings, told):
+def test_sasl_settings_are_checked_when_the_client_is_created(settings, told):
     async def work():
         async with client_of("h:1", **saying(**settings)):
             pass
@@ -341,7 +341,7 @@ def test_settings_of_sasl_are_read_when_the_client_is_made(settings, told):
     assert "hush" not in str(caught.value)
 
 
-def test_settings_of_sasl_without_its_protocol_are_told_to_have_no_effect(caplog):
+def test_a_warning_names_sasl_settings_without_effect(caplog):
     async def work():
         async with client_of("h:1", sasl_username="a", sasl_password="hush"):
             pass
@@ -352,7 +352,7 @@ def test_settings_of_sasl_without_its_protocol_are_told_to_have_no_effect(caplog
 
 
 @pytest.mark.nightly
-def test_a_client_in_plain_text_imports_nothing_of_sasl():
+def test_a_client_without_sasl_imports_no_sasl_module():
     import subprocess
 
     code = (

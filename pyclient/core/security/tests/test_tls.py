@@ -34,7 +34,7 @@ def trusting(**settings):
 
 
 @on_loop
-async def test_requests_are_answered_by_tls_large_ones_too():
+async def test_requests_of_all_sizes_are_answered_over_tls():
     async with ScriptedBroker(7, listener()) as broker, client_of(broker.address, **trusting()) as client:
         broker.handlers[Heartbeat] = lambda request, _: Heartbeat.Response(throttle_time_ms=request.generation_id)
         broker.handlers[Produce] = lambda *_: Produce.Response()
@@ -54,7 +54,7 @@ async def test_requests_are_answered_by_tls_large_ones_too():
 
 
 @on_loop
-async def test_a_server_that_does_not_shake_hands_failed_in_that_phase():
+async def test_a_server_without_tls_fails_in_the_phase_of_the_handshake():
     async def silent(reader, writer):
         await reader.read()
         writer.close()
@@ -90,7 +90,7 @@ async def test_a_client_that_is_closed_during_the_handshake_closes_its_socket():
 
 
 @on_loop
-async def test_a_client_shows_its_certificate_where_the_broker_asks_for_one():
+async def test_a_client_sends_its_certificate_if_the_broker_requests_one():
     made = world()
     context = listener(ssl_client_auth="required", ssl_truststore_certificates=made.authority)
     settings = trusting(
@@ -102,7 +102,7 @@ async def test_a_client_shows_its_certificate_where_the_broker_asks_for_one():
         await client.start(PATIENCE_S)
 
 
-def test_settings_of_tls_are_read_when_the_client_is_made():
+def test_tls_settings_are_checked_when_the_client_is_created():
     async def work():
         async with client_of("h:1", security_protocol="SSL", ssl_truststore_location="/no/file"):
             pass
@@ -111,7 +111,7 @@ def test_settings_of_tls_are_read_when_the_client_is_made():
         asyncio.run(work())
 
 
-def test_in_plain_text_no_context_of_tls_is_made(monkeypatch):
+def test_a_plaintext_client_creates_no_tls_context(monkeypatch):
     monkeypatch.setattr(ssl, "SSLContext", None)
 
     async def work():
@@ -129,7 +129,7 @@ def test_in_plain_text_no_context_of_tls_is_made(monkeypatch):
         ({}, None),
     ],
 )
-def test_settings_of_tls_without_its_protocol_are_told_to_have_no_effect(settings, names, caplog):
+def test_a_warning_names_tls_settings_without_effect(settings, names, caplog):
     assert secured(load(PRODUCER, "h:1", settings)) is None
     told = [row.getMessage() for row in caplog.records if row.name == "pyclient"]
     told_of = [text.partition(" has no effect, nothing is encrypted: set security.protocol=SSL")[0] for text in told]

@@ -113,7 +113,7 @@ LASTING = [
 
 @pytest.mark.parametrize(("context", "settings", "told"), LASTING)
 @on_loop
-async def test_what_lasts_is_told_at_once_by_peer_phase_cause_and_remedy(context, settings, told):
+async def test_a_permanent_tls_error_names_broker_phase_cause_and_remedy_at_once(context, settings, told):
     error, address = await failure(context(), trusting(**settings))
     assert isinstance(error, TlsRefused)
     assert (error.host, error.phase) == (address, "TLS handshake")
@@ -124,7 +124,7 @@ async def test_what_lasts_is_told_at_once_by_peer_phase_cause_and_remedy(context
 
 
 @on_loop
-async def test_what_lasts_is_told_at_once_too_where_nobody_has_connected_before():
+async def test_a_permanent_tls_error_is_raised_at_once_without_an_earlier_connection():
     with blunt(listening()) as address:
         async with client_of(address, **trusting(ssl_truststore_certificates=None)) as client:
 
@@ -137,7 +137,7 @@ async def test_what_lasts_is_told_at_once_too_where_nobody_has_connected_before(
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 @on_loop
-async def test_a_broker_that_asks_for_a_certificate_is_told_in_every_version(version):
+async def test_the_error_about_a_missing_certificate_is_the_same_in_every_tls_version(version):
     context = listening(
         ssl_client_auth="required", ssl_truststore_certificates=world().authority, ssl_enabled_protocols=version
     )
@@ -148,7 +148,7 @@ async def test_a_broker_that_asks_for_a_certificate_is_told_in_every_version(ver
 
 
 @on_loop
-async def test_plain_text_on_a_tls_port_is_told():
+async def test_an_error_suggests_tls_if_a_plaintext_client_reaches_a_tls_port():
     with blunt(listening()) as address:
         error = await first_trouble(address, {})
     assert error.phase == "handshake"
@@ -157,7 +157,7 @@ async def test_plain_text_on_a_tls_port_is_told():
 
 
 @on_loop
-async def test_the_alert_of_a_tls_port_is_told_as_tls():
+async def test_a_tls_alert_to_a_plaintext_client_is_reported_as_tls():
     async def alert(reader, writer):
         await reader.read(1)
         writer.write(b"\x15\x03\x03\x00\x02\x02\x50")
@@ -173,7 +173,7 @@ async def test_the_alert_of_a_tls_port_is_told_as_tls():
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4abcd"])
 @on_loop
-async def test_an_answer_that_is_no_tls_is_told(answer):
+async def test_an_answer_that_is_not_tls_is_reported(answer):
     async def other(reader, writer):
         await reader.read(1)
         writer.write(answer)
@@ -189,7 +189,7 @@ async def test_an_answer_that_is_no_tls_is_told(answer):
 
 
 @on_loop
-async def test_tls_on_a_port_of_plain_text_is_told():
+async def test_an_error_suggests_plaintext_if_a_tls_client_reaches_a_plaintext_port():
     async def closes(reader, writer):
         await reader.read(1)
         writer.close()
@@ -202,7 +202,7 @@ async def test_tls_on_a_port_of_plain_text_is_told():
 
 
 @on_loop
-async def test_a_bootstrap_server_whose_certificate_is_refused_does_not_hide_one_that_serves():
+async def test_bootstrap_continues_after_a_server_with_a_refused_certificate():
     async with (
         ScriptedBroker(6, listening(**issued("127.0.0.1"))) as stranger,
         ScriptedBroker(7, listening()) as broker,
@@ -224,7 +224,7 @@ async def test_a_bootstrap_server_whose_certificate_is_refused_does_not_hide_one
         ("SOMETHING_NEW", True, "something new"),
     ],
 )
-def test_alerts_are_told_in_words(reason, has_key, told):
+def test_tls_alerts_are_reported_in_words(reason, has_key, told):
     error = ssl.SSLError(1, reason)
     error.reason = reason
     trouble = tls_trouble.of_tls(error, "h", {}, has_key)

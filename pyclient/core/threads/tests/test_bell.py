@@ -13,7 +13,7 @@ PATIENCE_S = 60.0
 TIMES = 5_000
 
 
-def test_it_rings_once_until_it_is_hushed():
+def test_a_bell_that_rings_twice_ends_one_wait():
     bell = Bell()
     assert not bell.wait(0)
     bell.ring()
@@ -46,7 +46,7 @@ def test_the_handler_of_a_signal_ends_the_wait_of_its_own_thread():
 
 
 @pytest.mark.parametrize("step", ["hush", "ring", "wait"])
-def test_threads_that_ring_at_once_do_not_meet(step):
+def test_two_threads_may_ring_at_the_same_time(step):
     bell = Bell()
     failures = []
 

@@ -45,7 +45,7 @@ def lent(runner: Runner) -> bool:
     return False
 
 
-def test_the_loop_stands_still_while_the_tenant_acts_and_goes_on_when_it_is_wanted(runner):
+def test_the_loop_waits_while_another_thread_runs_it_and_resumes_when_called(runner):
     ended = threading.Event()
     runner.lease.on_end = ended.set
     assert lent(runner)
@@ -59,7 +59,7 @@ def test_the_loop_stands_still_while_the_tenant_acts_and_goes_on_when_it_is_want
     assert ended.wait(PATIENCE_S)
 
 
-def test_after_a_recall_nobody_enters(runner):
+def test_nobody_enters_after_a_recall(runner):
     assert lent(runner)
     runner.lease.leave()
     runner.lease.recall()
@@ -67,7 +67,7 @@ def test_after_a_recall_nobody_enters(runner):
 
 
 @pytest.mark.parametrize("wanted", [lambda one: one.run(here()), lambda one: one.call(print), Runner.stop])
-def test_any_thread_that_wants_the_loop_gets_it(runner, wanted):
+def test_any_thread_that_calls_the_loop_gets_it_back(runner, wanted):
     assert lent(runner)
     runner.lease.leave()
     wanted(runner)
@@ -84,7 +84,7 @@ def test_another_thread_cannot_enter(runner):
     assert entered == [False]
 
 
-def test_an_offer_is_void_when_somebody_has_called_meanwhile(runner):
+def test_an_offer_is_void_after_another_call(runner):
     ident = get_ident()
 
     async def offer_and_call() -> None:
@@ -117,6 +117,6 @@ def test_a_lease_ends_although_it_is_used(runner, monkeypatch):
     assert not runner.lease.enter()
 
 
-def test_a_loop_that_is_debugged_is_not_lent(runner):
+def test_a_loop_in_debug_mode_is_not_lent(runner):
     runner.loop.set_debug(True)
     assert not lent(runner)

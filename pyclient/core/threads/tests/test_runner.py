@@ -25,7 +25,7 @@ def runner():
     made.stop()
 
 
-def test_threads_that_gevent_has_replaced_are_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_patched_by_gevent_are_refused_and_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkey = ModuleType("gevent.monkey")
     monkey.is_module_patched = lambda name: name == "threading"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "gevent.monkey", monkey)
@@ -37,14 +37,14 @@ async def answer(value: object) -> object:
     return value
 
 
-def test_work_runs_in_the_thread_of_the_runner(runner):
+def test_coroutines_run_in_the_thread_of_the_runner(runner):
     async def where() -> str:
         return threading.current_thread().name
 
     assert runner.run(where()) == "pyclient-io"
 
 
-def test_an_error_of_the_work_is_raised_here(runner):
+def test_an_error_of_a_coroutine_is_raised_in_the_calling_thread(runner):
     async def fail() -> None:
         raise ValueError("x")
 
@@ -69,7 +69,7 @@ def test_ctrl_c_ends_the_wait_and_cancels_the_work(runner):
     assert runner.run(answer(1)) == 1
 
 
-def test_the_wait_has_a_timeout(runner):
+def test_the_wait_for_a_coroutine_has_a_timeout(runner):
     with pytest.raises(TimeoutError):
         runner.run(asyncio.Event().wait(), timeout=0.01)
 
@@ -84,7 +84,7 @@ def test_a_thread_that_looks_dead_is_not_taken_for_a_closed_client(monkeypatch):
         runner.stop()
 
 
-def test_a_callback_that_would_wait_for_itself_is_told(runner):
+def test_a_callback_that_would_wait_for_itself_raises_an_error(runner):
     async def nested() -> None:
         runner.run(answer(1))
 
@@ -92,7 +92,7 @@ def test_a_callback_that_would_wait_for_itself_is_told(runner):
         runner.run(nested())
 
 
-def test_after_stop_nothing_runs():
+def test_nothing_runs_after_stop():
     runner = Runner()
     runner.stop()
     runner.stop()
@@ -103,7 +103,7 @@ def test_after_stop_nothing_runs():
 
 
 @pytest.mark.nightly
-def test_a_forked_child_is_told(runner):
+def test_a_call_in_a_forked_child_raises_client_forked(runner):
     child = os.fork()
     if child == 0:
         try:
@@ -116,7 +116,7 @@ def test_a_forked_child_is_told(runner):
 
 
 @pytest.mark.parametrize("how", ["stopped", "closed"])
-def test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told(monkeypatch, how):
+def test_a_call_after_the_last_iteration_of_the_loop_raises_an_error(monkeypatch, how):
     """Another thread stops the runner between the check and the call."""
     runner = Runner()
     check = runner.check
@@ -134,7 +134,7 @@ def test_a_call_that_comes_after_the_last_turn_of_the_loop_is_told(monkeypatch, 
     runner.stop()
 
 
-def test_a_call_under_way_is_told_that_the_runner_stops(runner):
+def test_a_running_call_raises_an_error_when_the_runner_stops(runner):
     entered = threading.Event()
 
     async def work() -> None:
@@ -148,7 +148,7 @@ def test_a_call_under_way_is_told_that_the_runner_stops(runner):
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_what_ends_a_loop_does_not_end_the_clients(runner, error):
+def test_an_exception_that_stops_a_loop_does_not_stop_the_clients(runner, error):
     def fail():
         raise error
 
@@ -161,7 +161,7 @@ def test_what_ends_a_loop_does_not_end_the_clients(runner, error):
     assert runner.run(answer(2)) == 2
 
 
-def test_a_wait_has_a_clock_of_its_own(runner, monkeypatch):
+def test_a_wait_times_out_even_if_the_loop_is_blocked(runner, monkeypatch):
     monkeypatch.setattr("pyclient.core.threads.runner.GRACE_S", 0.1)
     released = threading.Event()
     runner.call(released.wait, 20)
@@ -171,7 +171,7 @@ def test_a_wait_has_a_clock_of_its_own(runner, monkeypatch):
     assert runner.run(answer(2), within=PATIENCE_S) == 2
 
 
-def test_what_was_cancelled_before_the_stop_may_be_complete():
+def test_a_call_cancelled_before_the_stop_may_complete():
     """An interrupted close says goodbye."""
     runner = Runner()
     done = threading.Event()
@@ -195,7 +195,7 @@ def test_what_was_cancelled_before_the_stop_may_be_complete():
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_every_client_is_told_of_a_fork_though_others_have_gone_whose_threads_are_still_there():
+def test_each_client_hears_of_a_fork_although_others_were_collected():
     class Owner:
         def hear(self) -> None: ...
 

@@ -70,7 +70,7 @@ def query(broker, topic):  # noqa: F811
     return Query(broker.bootstrap, topic)
 
 
-def test_a_batch_is_seen_when_it_is_committed_and_a_repeated_commit_adds_nothing(query):
+def test_a_batch_is_visible_after_its_commit_and_a_repeated_commit_adds_nothing(query):
     with query.run("r1") as run:
         term = run.join().term
         written = [query.write("r1", b"a"), query.write("r1", b"b")]
@@ -79,7 +79,7 @@ def test_a_batch_is_seen_when_it_is_committed_and_a_repeated_commit_adds_nothing
     assert sorted(query.seen()) == [b"a", b"b"]
 
 
-def test_an_attempt_that_lost_is_aborted_by_the_commit(query):
+def test_a_commit_aborts_the_attempts_that_lost(query):
     with query.run("r1") as run:
         term = run.join().term
         lost, written = query.write("r1", b"twice"), query.write("r1", b"once")
@@ -88,7 +88,7 @@ def test_an_attempt_that_lost_is_aborted_by_the_commit(query):
     assert query.seen() == [b"once"]
 
 
-def test_the_next_run_aborts_at_once_what_a_killed_one_left_open(query):
+def test_the_next_run_aborts_at_once_the_transactions_of_a_killed_one(query):
     with query.run("r1") as run:
         run.join()
         query.write("r1", b"gone")
@@ -98,7 +98,7 @@ def test_the_next_run_aborts_at_once_what_a_killed_one_left_open(query):
     assert query.seen() == []
 
 
-def test_the_next_run_ends_what_was_decided_and_writes_it_not_again(query, monkeypatch):
+def test_the_next_run_commits_a_decided_batch_and_does_not_write_it_again(query, monkeypatch):
     with query.run("r1") as run:
         term = run.join().term
         written = [query.write("r1", b"a"), query.write("r1", b"b")]
@@ -118,7 +118,7 @@ def killed(*_):
     raise KeyboardInterrupt
 
 
-def test_a_driver_that_was_thought_dead_decides_nothing(query):
+def test_a_fenced_driver_cannot_commit_or_abort(query):
     with query.run("old") as old, query.run("new") as new:
         old_term = old.join().term
         late = query.write("old", b"late")
@@ -132,7 +132,7 @@ def test_a_driver_that_was_thought_dead_decides_nothing(query):
     assert query.seen() == [b"once"]
 
 
-def test_a_deposed_decision_that_comes_in_late_is_not_ended(query, monkeypatch):
+def test_a_late_decision_of_a_fenced_run_is_not_committed(query, monkeypatch):
     """It was on its way when the other run claimed."""
     with query.run("old") as old, query.run("new") as new:
         old_term = old.join().term
@@ -149,7 +149,7 @@ def test_a_deposed_decision_that_comes_in_late_is_not_ended(query, monkeypatch):
     assert query.seen() == []
 
 
-def test_a_failed_batch_is_taken_back(query):
+def test_a_failed_batch_is_aborted(query):
     with query.run("r1") as run:
         term = run.join().term
         query.write("r1", b"gone")
@@ -160,7 +160,7 @@ def test_a_failed_batch_is_taken_back(query):
     assert query.seen() == []
 
 
-def test_what_a_task_opens_while_its_batch_is_taken_back_is_aborted_too(query, monkeypatch):
+def test_a_transaction_opened_while_its_batch_is_aborted_is_aborted_too(query, monkeypatch):
     """Spark ends tasks and takes their batch back at the same time."""
     with query.run("r1") as run:
         term = run.join().term
@@ -182,7 +182,7 @@ def kept(run, query):
     return {of for (name, of), record in last.items() if name == query.name and record is not None}
 
 
-def test_a_task_of_a_dead_driver_that_comes_late_does_not_depose_its_successor(query):
+def test_a_late_task_of_a_dead_driver_does_not_fence_the_new_driver(query):
     with query.run("late", Plan(1_000)) as late, query.run("new", Plan(2_000)) as new:
         term = new.join().term
         written = query.write("new", b"once")
@@ -192,7 +192,7 @@ def test_a_task_of_a_dead_driver_that_comes_late_does_not_depose_its_successor(q
     assert query.seen() == [b"once"]
 
 
-def test_a_driver_that_no_task_has_told_anything_takes_back_only_its_own_batch(query, tmp_path, monkeypatch):
+def test_a_driver_without_messages_from_tasks_aborts_only_its_own_batch(query, tmp_path, monkeypatch):
     """Driver a hung, b has taken over; then a wakes and its stage is cancelled."""
     (tmp_path / "metadata").write_text(json.dumps({"id": query.name}))
     options = {
@@ -214,7 +214,7 @@ def test_a_driver_that_no_task_has_told_anything_takes_back_only_its_own_batch(q
     assert query.seen() == [b"once"]
 
 
-def test_a_batch_without_rows_aborts_what_its_attempts_have_left_open(query):
+def test_a_batch_without_rows_aborts_the_open_transactions_of_its_attempts(query):
     with query.run("r") as run:
         term = run.join().term
         query.write("r", b"gone")
@@ -223,7 +223,7 @@ def test_a_batch_without_rows_aborts_what_its_attempts_have_left_open(query):
     assert query.seen() == []
 
 
-def test_of_the_runs_before_nothing_is_kept_when_the_next_one_has_decided(query):
+def test_transactional_ids_of_earlier_runs_are_forgotten_after_a_decision(query):
     with query.run("r1") as run:
         term = run.join().term
         run.commit(term, 0, [query.write("r1", b"a")])
@@ -233,7 +233,7 @@ def test_of_the_runs_before_nothing_is_kept_when_the_next_one_has_decided(query)
         assert kept(run, query) == {"r2"}
 
 
-def test_of_a_batch_write_without_a_name_that_failed_nothing_is_kept(broker, topic):  # noqa: F811
+def test_a_failed_batch_write_without_a_name_leaves_no_transactional_id(broker, topic):  # noqa: F811
     query = Query(broker.bootstrap, topic, UNNAMED + unique("write"))
     with query.run("r", named=False) as run:
         term = run.join().term
@@ -243,14 +243,14 @@ def test_of_a_batch_write_without_a_name_that_failed_nothing_is_kept(broker, top
     assert query.seen() == []
 
 
-def test_another_prefix_does_not_forget_what_is_decided(query):
+def test_decided_batches_are_found_under_another_transactional_id_prefix(query):
     with query.run("r1") as run:
         run.commit(run.join().term, 3, [query.write("r1", b"once")])
     with query.run("r2", prefix="another") as run:
         assert run.join().batch == 3
 
 
-def test_a_driver_whose_clock_is_ahead_decides(query, monkeypatch):
+def test_a_driver_whose_clock_is_ahead_can_decide(query, monkeypatch):
     ahead_s = 10 * query.timeout_ms / 1000
     with query.run("r") as run:
         term = run.join().term
@@ -261,7 +261,7 @@ def test_a_driver_whose_clock_is_ahead_decides(query, monkeypatch):
     assert query.seen() == [b"once"]
 
 
-def test_a_transaction_is_old_by_the_clock_of_its_coordinator(query):
+def test_the_age_of_a_transaction_is_measured_by_its_coordinator(query):
     query.write("r", b"gone")
     begin = transactions.begin_of("test", query.name)
     with Admin(query.bootstrap) as admin:
@@ -269,7 +269,7 @@ def test_a_transaction_is_old_by_the_clock_of_its_coordinator(query):
         assert [one.is_old for one in transactions.opened(admin, begin, query.timeout_ms)] == [False]
 
 
-def test_a_decided_batch_is_not_taken_back(query, monkeypatch):
+def test_a_decided_batch_is_not_aborted(query, monkeypatch):
     with query.run("r1") as run:
         term = run.join().term
         monkeypatch.setattr(run, "_finish", killed)
@@ -289,7 +289,7 @@ def test_a_transaction_that_the_broker_has_ended_is_not_decided(query):
             run.commit(term, 0, [written])
 
 
-def test_a_decided_transaction_that_timed_out_is_an_error_that_says_so(query, monkeypatch):
+def test_the_error_of_a_timed_out_decided_transaction_says_so(query, monkeypatch):
     with query.run("r1") as run:
         term = run.join().term
         written = query.write("r1", b"a")
@@ -307,7 +307,7 @@ def test_a_decided_transaction_that_timed_out_is_an_error_that_says_so(query, mo
         run.commit(run.join().term, 0, [])
 
 
-def test_a_batch_that_has_ended_is_not_lost_where_the_broker_knows_no_more_how(query):
+def test_a_committed_batch_is_not_lost_if_its_producer_is_fenced(query):
     with query.run("r1") as run:
         written = query.write("r1", b"a")
         run.commit(run.join().term, 0, [written])
@@ -332,7 +332,7 @@ def test_two_queries_do_not_disturb_each_other(query):
     assert sorted(query.seen()) == [b"mine", b"theirs"]
 
 
-def test_a_batch_write_whose_driver_died_while_ending_is_ended_by_the_next_one(broker, topic, monkeypatch):  # noqa: F811
+def test_the_next_driver_finishes_the_commit_of_a_batch_write(broker, topic, monkeypatch):  # noqa: F811
     first, second = (Query(broker.bootstrap, topic, UNNAMED + unique("write")) for _ in range(2))
     with first.run("r", named=False) as run:
         term = run.join().term
@@ -347,7 +347,7 @@ def test_a_batch_write_whose_driver_died_while_ending_is_ended_by_the_next_one(b
     assert first.seen() == [b"a", b"b"]
 
 
-def test_a_batch_write_that_was_decided_and_could_neither_be_ended_nor_taken_back_is_ended_by_the_next_one(
+def test_the_next_driver_commits_a_decided_batch_write_that_failed_to_end(
     broker, topic, monkeypatch  # noqa: F811
 ):
     first, second = (Query(broker.bootstrap, topic, UNNAMED + unique("write")) for _ in range(2))
@@ -368,7 +368,7 @@ def timed_out(*_, **__):
     raise RequestTimedOut("the coordinator is away")
 
 
-def test_the_ledger_is_read_whole_and_once(query, monkeypatch):
+def test_the_whole_ledger_is_read_once(query, monkeypatch):
     with query.run("r") as run:
         term = run.join().term
         for batch in range(4):
@@ -383,7 +383,7 @@ def test_the_ledger_is_read_whole_and_once(query, monkeypatch):
     assert query.seen() == [b"0", b"1", b"2", b"3"]
 
 
-def test_a_driver_that_was_deposed_long_ago_finds_neither_its_decision_nor_its_run_to_count(query):
+def test_a_driver_fenced_long_ago_learns_that_its_decision_is_void(query):
     """Whatever others have written to the ledger between the claim that deposed it and its decision."""
     query.timeout_ms = 10_000  # nobody but the broker ends what it has left open
     with query.run("r") as late:
@@ -409,7 +409,7 @@ def test_a_driver_that_was_deposed_long_ago_finds_neither_its_decision_nor_its_r
     assert query.seen() == [b"once"]
 
 
-def test_a_claim_writes_again_what_was_decided_before_it(query):
+def test_a_claim_repeats_the_last_decision(query):
     """The decision of r that counts may be compacted away in favour of one that came too late."""
     with query.run("r") as run:
         run.commit(run.join().term, 0, [query.write("r", b"once")])

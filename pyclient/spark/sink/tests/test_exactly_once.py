@@ -44,7 +44,7 @@ def decided(run, term, batch, *transactions):
     return Record("q", run, term, batch, transactions)
 
 
-def test_the_first_claim_of_a_term_counts_and_a_later_one_of_another_run_does_not():
+def test_the_first_claim_of_a_term_wins():
     state = after(claimed("r"), claimed("s"))
     assert (state.run, state.term, state.batch) == ("r", 1, NOTHING)
     assert claim(state, "q", "s", PLAN) == claimed("s", 2)
@@ -61,7 +61,7 @@ def test_a_claim_keeps_what_the_run_before_has_decided():
     assert (state.run, state.batch, state.transactions, state.has_decided) == ("s", 4, (A,), False)
 
 
-def test_a_decision_of_a_deposed_run_is_ignored():
+def test_a_decision_of_a_fenced_run_is_ignored():
     state = after(claimed("r"), claimed("s", 2), decided("r", 1, 0, A))
     assert state.batch == NOTHING
     assert not is_decided(state, decided("r", 1, 0, A))
@@ -69,20 +69,20 @@ def test_a_decision_of_a_deposed_run_is_ignored():
         verdict(state, "q", "r", 1, 0)
 
 
-def test_a_decision_that_was_late_but_before_the_claim_is_found_by_the_successor():
+def test_a_late_decision_before_the_claim_is_found_by_the_next_run():
     state = after(claimed("r"), decided("r", 1, 3, A), claimed("s", 2))
     assert verdict(state, "q", "s", 2, 3) is Verdict.END
     assert verdict(state, "q", "s", 2, 4) is Verdict.DECIDE
     assert verdict(state, "q", "s", 2, 2) is Verdict.NOTHING
 
 
-def test_a_deposed_run_does_not_claim_again():
+def test_a_fenced_run_does_not_claim_again():
     state = after(claimed("r"), claimed("s", 2))
     with pytest.raises(Deposed):
         claim(state, "q", "r", PLAN)
 
 
-def test_a_run_that_was_planned_before_its_successor_does_not_claim_after_it():
+def test_a_run_planned_earlier_cannot_claim_after_a_later_one():
     """A task of a dead driver got its slot late: its run is not known to be deposed, as it has never claimed."""
     old, new = Plan(1_000, "a"), Plan(2_500, "b")
     state = after(claim(State(), "q", "new", new))
@@ -94,7 +94,7 @@ def test_a_run_that_was_planned_before_its_successor_does_not_claim_after_it():
     assert claim(decides, "q", "next", Plan(2_500, "b")) is not None
 
 
-def test_nobody_holds_a_query_as_the_run_did_that_is_taken_back():
+def test_a_withdrawal_replaces_the_run_and_keeps_its_plan():
     state = after(claim(State(), "q", "r", Plan(2_500, "b")))
     taken = replay(state, withdrawal(state, "q", "nobody"))
     assert (taken.run, taken.term, taken.past, taken.plan) == ("nobody", 2, ("r",), Plan(2_500, "b"))
@@ -103,13 +103,13 @@ def test_nobody_holds_a_query_as_the_run_did_that_is_taken_back():
     assert claim(taken, "q", "s", Plan(2_600, "b")) is not None
 
 
-def test_nobody_takes_nothing_from_a_run_that_was_quicker():
+def test_a_withdrawal_after_the_claim_of_another_run_has_no_effect():
     state = after(claimed("r"))
     quicker = replay(state, claimed("s", 2))
     assert replay(quicker, withdrawal(state, "q", "nobody")) == quicker
 
 
-def test_deposed_runs_are_forgotten_after_a_while_but_their_terms_are_over():
+def test_fenced_runs_are_forgotten_but_cannot_return():
     runs = [f"run {number}" for number in range(REMEMBERED + 2)]
     state = after(*(claimed(run, term) for term, run in enumerate(runs, 1)))
     assert runs[0] not in state.past
@@ -119,7 +119,7 @@ def test_deposed_runs_are_forgotten_after_a_while_but_their_terms_are_over():
 
 
 @pytest.mark.parametrize("late", range(5, 8))
-def test_a_decision_that_came_too_late_is_not_what_compaction_leaves_of_the_one_that_counts(late):
+def test_compaction_keeps_the_valid_decision_despite_a_late_one(late):
     """Run s claims, and writes again what r has decided; at any moment after the claim r decides once more."""
     log = [claimed("r"), decided("r", 1, 3, A), decided("r", 1, 4, B), claimed("s", 2)]
     log += [decided("s", 2, 4, B), claimed("t", 3), decided("t", 3, 4, B)]
@@ -129,7 +129,7 @@ def test_a_decision_that_came_too_late_is_not_what_compaction_leaves_of_the_one_
     assert after(*compacted)[:5] == after(*log)[:5] == (3, "t", True, 4, (B,))
 
 
-def test_what_compaction_leaves_gives_the_same_state():
+def test_a_compacted_ledger_yields_the_same_state():
     """Of each run the last record is left; a deposed run may have written after the claim that is gone."""
     last = decided("s", 2, 4, B)
     whole = after(
@@ -140,14 +140,14 @@ def test_what_compaction_leaves_gives_the_same_state():
     assert compacted[:5] == whole[:5]
 
 
-def test_a_decision_says_all_that_the_state_is():
+def test_the_state_follows_from_the_last_decision_alone():
     state = after(claimed("r"), claimed("s", 2))
     record = decision(state, "q", 7, [A, B], 1000)
     assert replay(State(), record) == replay(state, record)
     assert is_decided(replay(state, record), record)
 
 
-def test_orphans_are_what_was_open_and_is_not_decided_nor_of_the_run_itself():
+def test_orphans_are_open_undecided_transactions_of_other_runs():
     mine = PreparedTransaction("p/q/r/1", 2, 0)
     opened = [Opened(one) for one in (A, B, mine)]
     assert orphans(opened, [A], "p/q/r/") == [B]
@@ -159,14 +159,14 @@ def test_a_later_transaction_of_a_decided_name_is_an_orphan():
     assert orphans([Opened(later)], [A]) == [later]
 
 
-def test_what_is_not_open_or_has_little_time_must_not_be_decided():
+def test_a_transaction_that_is_closed_or_about_to_expire_cannot_be_decided():
     wrong = unfit([A, B, C], [Opened(A), Opened(B, is_old=True), Opened(C._replace(epoch=3))])
     assert set(wrong) == {B, C}
     assert "so little of its transaction.timeout.ms is left" in wrong[B]
     assert "has ended it" in wrong[C]
 
 
-def test_a_refused_end_is_a_loss_unless_the_transaction_is_committed():
+def test_a_refused_commit_is_a_loss_unless_the_transaction_is_committed():
     refused = {A: "fenced", B: "fenced", C: "fenced"}
     assert set(lost(refused, {"a": "CompleteCommit", "b": "CompleteAbort"})) == {B, C}
     assert lost(refused, dict.fromkeys("abc", "PrepareCommit")) == {}
@@ -211,7 +211,7 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_every_batch_is_decided_once_whatever_the_order(seed):
+def test_every_batch_is_decided_once_in_any_order_of_events(seed):
     """Runs that come, are thought dead and go on: what each one has ended is what the ledger says in the end."""
     lots = random.Random(seed)
     log, ended, runs = [], [], [Run("run 0")]

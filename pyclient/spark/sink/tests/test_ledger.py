@@ -23,7 +23,7 @@ def ledger(broker, admin, topic):  # noqa: F811
     return Ledger({"bootstrap.servers": broker.bootstrap}, topic, admin)
 
 
-def test_records_that_go_while_they_are_read_are_an_error_not_an_empty_ledger(broker, admin, monkeypatch):  # noqa: F811
+def test_records_deleted_during_the_read_are_an_error_not_an_empty_ledger(broker, admin, monkeypatch):  # noqa: F811
     """A topic that somebody has made with another policy, or a leader that was not in sync."""
     topic = unique("ledger")
     with ledger(broker, admin, topic) as one:
@@ -38,7 +38,7 @@ def test_records_that_go_while_they_are_read_are_an_error_not_an_empty_ledger(br
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-def test_a_topic_that_forgets_is_no_ledger(broker, admin, policy):  # noqa: F811
+def test_a_topic_that_is_not_compacted_is_refused_as_a_ledger(broker, admin, policy):  # noqa: F811
     topic = unique("ledger")
     admin.create_topics(NewTopic(topic, 1, 1, configs={"cleanup.policy": policy}))
     with pytest.raises(ConfigError, match=f"{topic} has cleanup.policy={policy}: it must be compact"):

@@ -33,14 +33,14 @@ def use(monkeypatch):
     return one
 
 
-def test_a_producer_is_used_again_and_the_one_that_was_not_used_for_longest_is_closed(use):
+def test_producers_are_reused_and_the_least_recently_used_one_is_closed(use):
     first, *rest = [use(str(number)) for number in range(MOST)]
     assert use("0") is first
     use("another")
     assert [one.closed for one in (first, *rest)] == [False, True, *[False] * (MOST - 2)]
 
 
-def test_a_producer_of_a_task_that_failed_is_closed_and_not_used_again(use):
+def test_the_producer_of_a_failed_task_is_closed_and_not_reused(use):
     with pytest.raises(KeyError), producers.producer_of({"client.id": "a"}) as failed:
         raise KeyError
     assert failed.closed
@@ -65,10 +65,10 @@ def proc(tmp_path):
     return tmp_path
 
 
-def test_processes_of_one_jvm_have_one_driver(proc):
+def test_python_processes_of_one_jvm_have_the_same_driver(proc):
     assert driver(proc, 12) == driver(proc, 11)
     assert driver(proc, 12).endswith("/boot/10/500")
 
 
-def test_a_process_without_a_jvm_or_without_proc_has_none(proc, tmp_path):
+def test_a_process_without_a_jvm_or_without_proc_has_no_driver(proc, tmp_path):
     assert driver(proc, 20) == driver(proc, 99) == driver(tmp_path / "nowhere", 12) == ""

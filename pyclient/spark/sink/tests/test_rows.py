@@ -41,12 +41,12 @@ class Sent:
         ({"value": StringType(), "headers": ArrayType(StringType())}, "t", "column headers is array<string>"),
     ],
 )
-def test_a_wrong_column_is_named_with_what_it_must_be(fields, topic, said):
+def test_an_error_names_the_wrong_column_and_its_required_type(fields, topic, said):
     with pytest.raises(ConfigError, match=said):
         rows_of(schema(**fields), topic)
 
 
-def test_one_topic_without_partitions_goes_as_a_whole():
+def test_rows_of_one_topic_without_partitions_are_sent_in_one_call():
     rows = rows_of(schema(value=StringType(), key=BinaryType(), other=LongType()), "t")
     sent = Sent()
     batch = pa.record_batch({"value": ["a", "b"], "key": [b"1", None], "other": [1, 2]})
@@ -54,7 +54,7 @@ def test_one_topic_without_partitions_goes_as_a_whole():
     assert sent.calls == [("t", None, ["a", "b"], [b"1", None], None)]
 
 
-def test_rows_are_cut_by_topic_and_partition_and_stay_in_order():
+def test_rows_are_split_by_topic_and_partition_and_keep_their_order():
     fields = schema(value=StringType(), topic=StringType(), partition=IntegerType(), headers=ArrayType(PAIR))
     rows = rows_of(fields, None)
     sent = Sent()
@@ -80,7 +80,7 @@ def test_rows_are_cut_by_topic_and_partition_and_stay_in_order():
     assert sum(len(call[2]) for call in sent.calls) == count
 
 
-def test_the_option_topic_beats_the_column():
+def test_the_option_topic_overrides_the_column():
     rows = rows_of(schema(value=StringType(), topic=StringType()), "mine")
     sent = Sent()
     rows.send(sent, pa.record_batch({"value": ["a"], "topic": [None]}))
@@ -94,7 +94,7 @@ def test_the_option_topic_beats_the_column():
         ({"value": ["a"], "topic": ["t"], "partition": pa.array([-1], pa.int32())}, "column partition has -1"),
     ],
 )
-def test_what_no_row_may_have_is_an_error_of_its_column(columns, said):
+def test_an_invalid_value_in_a_row_is_an_error_that_names_the_column(columns, said):
     rows = rows_of(schema(value=StringType(), topic=StringType(), partition=IntegerType()), None)
     columns.setdefault("partition", pa.array([None], pa.int32()))
     with pytest.raises(ConfigError, match=said):

@@ -11,11 +11,11 @@ from pyclient.spark.sink.settings import client_settings
 AT = {"bootstrap.servers": "localhost:9092"}
 
 
-def test_settings_reach_the_producer_as_they_are():
+def test_settings_reach_the_producer_unchanged():
     assert client_settings({**AT, "linger.ms": "7"}, exactly_once=False) == {**AT, "linger.ms": "7"}
 
 
-def test_exactly_once_gives_transactions_the_time_that_brokers_allow():
+def test_exactly_once_defaults_to_a_transaction_timeout_of_15_minutes():
     assert client_settings(AT, exactly_once=True)["transaction.timeout.ms"] == "900000"
     given = {**AT, "transaction.timeout.ms": "5000"}
     assert client_settings(given, exactly_once=True) == given
@@ -32,18 +32,18 @@ def test_exactly_once_gives_transactions_the_time_that_brokers_allow():
         ({**AT, "linger": "1"}, False, "linger.ms"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(settings, exactly_once, said):
+def test_an_error_names_the_invalid_setting(settings, exactly_once, said):
     with pytest.raises(ConfigError, match=said):
         client_settings(settings, exactly_once=exactly_once)
 
 
-def test_a_checkpoint_tells_its_query_by_path_and_by_uri(tmp_path):
+def test_the_query_id_is_read_from_a_checkpoint_path_or_uri(tmp_path):
     (tmp_path / "metadata").write_text('{"id":"the-query"}')
     assert query_of(str(tmp_path)) == query_of(f"file://{tmp_path}/") == query_of(f"file:{tmp_path}") == "the-query"
 
 
 @pytest.mark.parametrize("content", [None, "", "{}"])
-def test_a_checkpoint_that_cannot_be_read_tells_nothing(tmp_path, content):
+def test_an_unreadable_checkpoint_yields_no_query_id(tmp_path, content):
     if content is not None:
         (tmp_path / "metadata").write_text(content)
     assert query_of(str(tmp_path)) is None

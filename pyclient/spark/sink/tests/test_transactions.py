@@ -27,13 +27,13 @@ class Refusing:
         return Results({}, {one.transactional_id: self.error for one in some})
 
 
-def test_what_may_not_be_described_is_not_taken_for_gone():
+def test_a_forbidden_describe_is_not_mistaken_for_a_missing_transaction():
     with pytest.raises(TransactionalIdAuthorizationFailed):
         transactions.states(Refusing(TransactionalIdAuthorizationFailed("no")), ["a"])
     assert transactions.states(Refusing(TransactionalIdNotFound("gone")), ["a"]) == {}
 
 
-def test_what_may_not_be_ended_is_an_error_and_no_loss():
+def test_a_forbidden_commit_is_an_error_and_not_a_loss():
     with pytest.raises(TransactionalIdAuthorizationFailed):
         transactions.end(Refusing(TransactionalIdAuthorizationFailed("no")), [A], commit=True, timeout_s=1)
     assert set(transactions.end(Refusing(TransactionalIdNotFound("gone")), [A], commit=True, timeout_s=1)) == {A}
@@ -48,7 +48,7 @@ class Old(Refusing):
         return [TransactionListing("a", 1, "Ongoing")]
 
 
-def test_brokers_that_do_not_tell_durations_call_nothing_old():
+def test_no_transaction_is_old_if_the_broker_cannot_filter_by_duration():
     assert transactions.opened(Old(TransactionalIdNotFound("gone")), "a", 1) == []
 
 
@@ -63,6 +63,6 @@ class Moving(Refusing):
         return Results({name: row for name in ids if name == "a"}, {})
 
 
-def test_what_is_known_is_open_though_no_broker_lists_it():
+def test_a_known_transaction_is_open_although_no_broker_lists_it():
     assert [one.transaction for one in transactions.opened(Moving(None), "a", 1, [A])] == [A]
     assert transactions.opened(Moving(None), "a", 1) == []
