@@ -45,14 +45,14 @@ def test_semantic_02_the_header_of_an_api_versions_reply_has_no_tags(wire: Wire,
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "näme"])
-def test_semantic_03_names_of_client_software_have_a_form(wire: Wire, name: str) -> None:
+def test_semantic_03_client_software_names_with_invalid_characters_are_refused(wire: Wire, name: str) -> None:
     fields = {"client_software_name": name, "client_software_version": "1.0"}
     wire.post("ApiVersions", 3, **fields)
     reply = wire.receive()
     assert struct.unpack_from(">ih", reply)[1] == INVALID_REQUEST
 
 
-def test_what_is_advertised_satisfies_every_known_client(wire: Wire) -> None:
+def test_the_advertised_api_versions_satisfy_every_known_client(wire: Wire) -> None:
     """The ranges that librdkafka, Java, kafka-go, sarama, aiokafka and kafka-python need, by API key."""
     needed = {0: (0, 11), 1: (4, 12), 2: (1, 7), 3: (0, 9), 8: (2, 8), 9: (1, 8), 10: (0, 4), 11: (0, 7)}
     needed |= {12: (0, 4), 13: (0, 4), 14: (0, 5), 15: (0, 5), 16: (0, 4), 18: (0, 4), 19: (2, 7)}
@@ -161,7 +161,7 @@ def test_semantic_40_names_that_differ_by_dot_and_underscore_collide(wire: Wire)
     assert create(wire, "col_lide") == INVALID_TOPIC_EXCEPTION
 
 
-def test_topics_that_cannot_be_are_refused(wire: Wire, topic: str) -> None:
+def test_invalid_topics_are_refused(wire: Wire, topic: str) -> None:
     assert create(wire, topic) == TOPIC_ALREADY_EXISTS
     assert create(wire, "none", partitions=0) == INVALID_PARTITIONS
     assert create(wire, "many", replicas=2) == INVALID_REPLICATION_FACTOR
@@ -201,7 +201,7 @@ def test_case_52_the_longest_name_is_fine(broker: Broker, wire: Wire) -> None:
 
 
 @pytest.mark.ours
-def test_a_deleted_topic_is_gone_when_the_reply_comes(broker: Broker, wire: Wire) -> None:
+def test_a_deleted_topic_is_gone_when_the_response_arrives(broker: Broker, wire: Wire) -> None:
     for round_number in range(3):
         wire.create_topic("again", 3)
         assert wire.end_offset("again", 1) == 0
@@ -212,7 +212,7 @@ def test_a_deleted_topic_is_gone_when_the_reply_comes(broker: Broker, wire: Wire
     until(lambda: not list(broker.log_dir.glob("again-*")), "its files are removed")
 
 
-def test_partitions_are_added_and_never_taken_away(wire: Wire, topic: str) -> None:
+def test_partitions_are_added_and_never_removed(wire: Wire, topic: str) -> None:
     def change(count: int) -> int:
         rows = [{"name": topic, "count": count, "assignments": None}]
         reply = wire.ask("CreatePartitions", 3, topics=rows, timeout_ms=30_000, validate_only=False)
@@ -253,7 +253,7 @@ def test_topic_partitions_are_described_page_by_page(wire: Wire, new_topic: NewT
     assert [row.partition_index for row in second.topics[0].partitions] == [3, 4]
 
 
-def test_producer_ids_are_never_given_twice(broker: Broker) -> None:
+def test_producer_ids_are_never_assigned_twice(broker: Broker) -> None:
     ids = []
     for _ in range(3):
         with Wire(broker.address) as wire:

@@ -55,7 +55,7 @@ def test_case_45_the_limit_of_a_frame_is_configured(new_broker: NewBroker) -> No
 
 @pytest.mark.nightly
 @pytest.mark.ours
-def test_case_46_memory_grows_with_what_arrived_not_with_what_was_declared(broker: Broker) -> None:
+def test_case_46_memory_grows_with_received_bytes_not_with_declared_sizes(broker: Broker) -> None:
     """Sixty clients that declare 90 MB and send two bytes end a Kafka with a heap of 1 GiB."""
     before = rss_kib(broker.pid)
     liars = [Wire(broker.address) for _ in range(60)]
@@ -133,7 +133,7 @@ def test_case_48_malformed_requests_close_the_connection(broker: Broker, name: s
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("data", [*(struct.pack(">i", length) for length in LENGTHS), *MALFORMED.values()])
-def test_case_45_and_48_what_is_refused_takes_no_memory(broker: Broker, data: bytes) -> None:
+def test_case_45_and_48_refused_requests_take_no_memory(broker: Broker, data: bytes) -> None:
     before = rss_kib(broker.pid)
     assert closes(broker, data)
     assert rss_kib(broker.pid) - before < 16 << 10
@@ -141,7 +141,7 @@ def test_case_45_and_48_what_is_refused_takes_no_memory(broker: Broker, data: by
 
 @pytest.mark.ours
 @pytest.mark.parametrize("name", STRICT)
-def test_case_48_what_no_encoder_writes_closes_the_connection(broker: Broker, name: str) -> None:
+def test_case_48_bytes_that_no_encoder_writes_close_the_connection(broker: Broker, name: str) -> None:
     assert closes(broker, STRICT[name])
 
 
@@ -167,7 +167,7 @@ def test_case_49_a_silent_connection_is_closed_after_its_idle_time(new_broker: N
 
 @pytest.mark.ours
 @pytest.mark.campaign
-def test_case_49_a_frame_that_drips_in_is_closed(broker: Broker) -> None:
+def test_case_49_a_connection_whose_frame_arrives_too_slowly_is_closed(broker: Broker) -> None:
     """One byte now and then does not keep a connection alive: a frame has a deadline of its own, half a minute."""
     with Wire(broker.address) as slow:
         slow.send(struct.pack(">i", 10_000))
@@ -202,7 +202,7 @@ def test_case_50_connections_of_one_address_are_limited(new_broker: NewBroker) -
 
 
 @pytest.mark.nightly
-def test_case_50_a_flood_of_connections_leaves_nothing_behind(broker: Broker) -> None:
+def test_case_50_a_flood_of_connections_leaks_no_file_or_memory(broker: Broker) -> None:
     before, memory = open_files(broker.pid), rss_kib(broker.pid)
     for _ in range(20):
         flood = [socket.create_connection(broker.address) for _ in range(100)]
@@ -213,7 +213,7 @@ def test_case_50_a_flood_of_connections_leaves_nothing_behind(broker: Broker) ->
 
 
 @pytest.mark.nightly
-def test_case_51_a_client_that_never_reads_costs_bounded_memory_and_hinders_nobody(
+def test_case_51_a_client_that_never_reads_uses_bounded_memory_and_does_not_block_others(
     broker: Broker, topic: str
 ) -> None:
     with Wire(broker.address) as wire:
@@ -282,7 +282,7 @@ def test_case_57_a_zip_bomb_is_refused_quickly_and_stays_small(
         ),
     ],
 )
-def test_case_57_a_declared_size_is_not_believed(broker: Broker, topic: str, payload: bytes) -> None:
+def test_case_57_a_declared_size_is_not_trusted(broker: Broker, topic: str, payload: bytes) -> None:
     data = batches.batch([b"x"], codec=batches.SNAPPY, payload=payload)
     seconds, kib = refused_small(broker, topic, data)
     assert seconds < 0.1
@@ -292,7 +292,7 @@ def test_case_57_a_declared_size_is_not_believed(broker: Broker, topic: str, pay
 @pytest.mark.nightly
 @pytest.mark.ours
 @pytest.mark.parametrize("codec", bombs.BOMBS, ids=lambda codec: batches.CODEC_NAMES[codec])
-def test_case_57_a_count_of_two_billion_records_over_one_real_one_is_not_believed(
+def test_case_57_a_declared_count_of_two_billion_records_is_not_trusted(
     broker: Broker, topic: str, codec: int
 ) -> None:
     payload = batches.COMPRESS[codec](batches.Record(b"x").encode(0))
@@ -302,6 +302,6 @@ def test_case_57_a_count_of_two_billion_records_over_one_real_one_is_not_believe
     assert kib < 16 << 10
 
 
-def test_case_58_a_tls_hello_on_a_plaintext_port_is_closed(broker: Broker) -> None:
+def test_case_58_a_tls_hello_on_a_plaintext_port_closes_the_connection(broker: Broker) -> None:
     hello = bytes.fromhex("16030100c8010000c40303") + os.urandom(197)
     assert closes(broker, hello)

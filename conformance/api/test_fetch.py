@@ -189,7 +189,7 @@ def test_semantic_21_a_fetch_past_its_epochs_end_diverges(wire: Wire, topic: str
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_semantic_21_offset_for_leader_epoch_tells_the_end_of_an_epoch(
+def test_semantic_21_offset_for_leader_epoch_returns_the_end_of_an_epoch(
     wire: Wire, topic: str, version: int
 ) -> None:
     filled(wire, topic)
@@ -206,7 +206,7 @@ def test_semantic_21_offset_for_leader_epoch_tells_the_end_of_an_epoch(
     assert ask(0, current=8).error_code == UNKNOWN_LEADER_EPOCH
 
 
-def test_semantic_22_an_unknown_topic_id_is_named_so(wire: Wire, topic: str) -> None:
+def test_semantic_22_an_unknown_topic_id_returns_its_own_error(wire: Wire, topic: str) -> None:
     stranger = uuid.uuid4()
     rows = [{"topic_id": stranger, "partitions": [partition_row(0)]}]
     reply = fetch_all(wire, rows, 13)
@@ -216,7 +216,7 @@ def test_semantic_22_an_unknown_topic_id_is_named_so(wire: Wire, topic: str) -> 
     assert answer.topics[0].error_code == UNKNOWN_TOPIC_ID
 
 
-def test_semantic_22_a_topic_made_again_has_a_new_id(wire: Wire, topic: str) -> None:
+def test_semantic_22_a_topic_created_again_has_a_new_id(wire: Wire, topic: str) -> None:
     old = wire.topic_id(topic)
     filled(wire, topic)
     wire.ask("DeleteTopics", 5, topic_names=[topic], timeout_ms=30_000)
@@ -238,7 +238,7 @@ def test_semantic_23_metadata_of_all_topics_and_of_none(wire: Wire, topic: str) 
         assert names(wire.ask("Metadata", version, topics=[])) == set()
 
 
-def test_semantic_23_topics_are_created_only_where_the_flag_allows(wire: Wire) -> None:
+def test_semantic_23_topics_are_auto_created_only_if_the_flag_allows(wire: Wire) -> None:
     def ask(name: str, allowed: bool) -> int:
         fields = {"topics": [{"name": name}], "allow_auto_topic_creation": allowed}
         return int(wire.ask("Metadata", 5, **fields).topics[0].error_code)
@@ -251,14 +251,14 @@ def test_semantic_23_topics_are_created_only_where_the_flag_allows(wire: Wire) -
 
 
 @pytest.mark.ours
-def test_semantic_23_an_auto_created_topic_is_there_when_the_reply_comes(wire: Wire) -> None:
+def test_semantic_23_an_auto_created_topic_exists_when_the_response_arrives(wire: Wire) -> None:
     reply = wire.ask("Metadata", 5, topics=[{"name": "at-once"}], allow_auto_topic_creation=True)
     assert reply.topics[0].error_code == 0
     assert wire.produce("at-once", batch([b"x"])).error_code == 0
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_semantic_24_list_offsets_knows_both_ends_and_times(wire: Wire, topic: str, version: int) -> None:
+def test_semantic_24_list_offsets_returns_both_ends_and_offsets_by_time(wire: Wire, topic: str, version: int) -> None:
     filled(wire, topic)
 
     def ask(timestamp: int) -> tuple[int, int]:
@@ -300,14 +300,14 @@ def test_semantic_24_times_are_found_inside_a_batch(wire: Wire, topic: str) -> N
         assert wire.offset(topic, start + 35).offset == 10 * codec + 4
 
 
-def test_unknown_topics_and_partitions_are_named_so(wire: Wire, topic: str) -> None:
+def test_unknown_topics_and_partitions_return_their_own_error(wire: Wire, topic: str) -> None:
     assert wire.fetch("nowhere", 0).error_code == UNKNOWN_TOPIC_OR_PARTITION
     assert wire.fetch(topic, 0, partition=5).error_code == UNKNOWN_TOPIC_OR_PARTITION
     assert wire.offset(topic, -1, partition=5).error_code == UNKNOWN_TOPIC_OR_PARTITION
     assert wire.produce("nowhere", batch([b"x"])).error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_waiting_fetch_does_not_hold_up_other_connections(broker: Broker, topic: str) -> None:
+def test_a_waiting_fetch_does_not_block_other_connections(broker: Broker, topic: str) -> None:
     with Wire(broker.address) as waiting, Wire(broker.address) as other:
         limits = {"max_wait_ms": 250_000, "min_bytes": 1, "max_bytes": 1 << 20}
         rows = [{"topic": topic, "partitions": [partition_row(0)]}]

@@ -40,7 +40,7 @@ def send_join(member: Member, version: int) -> int:
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_semantic_25_a_first_join_gets_a_member_id_to_come_back_with(member: Member, version: int) -> None:
+def test_semantic_25_a_first_join_returns_a_member_id_for_the_next_join(member: Member, version: int) -> None:
     assert send_join(member, version) == MEMBER_ID_REQUIRED
     assert member.member_id
     assert member.join(version).error_code == 0
@@ -91,7 +91,7 @@ def test_semantic_27_a_sync_of_another_protocol_is_refused(member: Member) -> No
     assert member.sync({member.member_id: b""}).error_code == INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_semantic_27_members_that_the_leader_omits_get_nothing(broker: Broker, member: Member) -> None:
+def test_semantic_27_members_that_the_leader_omits_get_an_empty_assignment(broker: Broker, member: Member) -> None:
     member.join_alone()
     with Member(broker, member.group) as second:
         second.post_join()
@@ -110,12 +110,12 @@ def test_semantic_27_a_sync_of_an_old_generation_is_refused(member: Member) -> N
     assert member.sync().error_code == ILLEGAL_GENERATION
 
 
-def test_semantic_28_heartbeats_between_join_and_sync_are_fine(member: Member) -> None:
+def test_semantic_28_heartbeats_between_join_and_sync_succeed(member: Member) -> None:
     assert member.join().error_code == 0
     assert member.heartbeat() == 0
 
 
-def test_semantic_28_heartbeats_call_for_a_round_when_somebody_joins(broker: Broker, member: Member) -> None:
+def test_semantic_28_heartbeats_report_a_rebalance_when_a_member_joins(broker: Broker, member: Member) -> None:
     member.join_alone()
     assert member.heartbeat() == 0
     with Member(broker, member.group) as second:
@@ -124,7 +124,7 @@ def test_semantic_28_heartbeats_call_for_a_round_when_somebody_joins(broker: Bro
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_case_41_zombies_are_refused(member: Member, version: int) -> None:
+def test_case_41_requests_of_evicted_members_are_refused(member: Member, version: int) -> None:
     member.join_alone()
     plain = {} if version >= 3 else {"group_instance_id": None}
     assert member.heartbeat(version, **plain) == 0
@@ -133,7 +133,7 @@ def test_case_41_zombies_are_refused(member: Member, version: int) -> None:
     assert member.heartbeat(version, **old, **plain) == ILLEGAL_GENERATION
 
 
-def test_case_41_commits_of_zombies_are_refused(member: Member, topic: str) -> None:
+def test_case_41_commits_of_evicted_members_are_refused(member: Member, topic: str) -> None:
     member.join_alone()
     assert member.commit(topic, 5) == 0
     assert member.commit(topic, 1, generation_id_or_member_epoch=member.generation - 1) == ILLEGAL_GENERATION
@@ -141,7 +141,7 @@ def test_case_41_commits_of_zombies_are_refused(member: Member, topic: str) -> N
     assert committed(member.wire, member.group, topic) == 5
 
 
-def test_semantic_29_a_static_member_that_comes_back_replaces_and_fences_itself(
+def test_semantic_29_a_returning_static_member_fences_its_old_instance(
     broker: Broker, group: str, wire: Wire, topic: str
 ) -> None:
     find_coordinator(wire, group)
@@ -192,7 +192,7 @@ def test_semantic_31_commits_between_join_and_sync_are_refused(member: Member, t
     assert member.commit(topic, 3) == REBALANCE_IN_PROGRESS
 
 
-def test_semantic_31_case_44_metadata_of_an_offset_has_a_limit(member: Member, topic: str) -> None:
+def test_semantic_31_case_44_metadata_of_an_offset_has_a_maximum_size(member: Member, topic: str) -> None:
     member.join_alone()
     assert member.commit(topic, 3, metadata="x" * 4_096) == 0
     assert member.commit(topic, 4, metadata="x" * 4_097) == OFFSET_METADATA_TOO_LARGE
@@ -200,7 +200,7 @@ def test_semantic_31_case_44_metadata_of_an_offset_has_a_limit(member: Member, t
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_semantic_32_no_offset_is_minus_one_without_an_error(
+def test_semantic_32_a_missing_offset_is_returned_as_minus_one_without_an_error(
     member: Member, topic: str, version: int
 ) -> None:
     rows = [{"name": topic, "partition_indexes": [0]}]
@@ -210,7 +210,7 @@ def test_semantic_32_no_offset_is_minus_one_without_an_error(
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_semantic_32_several_groups_are_asked_at_once(
+def test_semantic_32_offsets_of_several_groups_are_fetched_at_once(
     broker: Broker, member: Member, topic: str, version: int
 ) -> None:
     other = member.group + "-other"
@@ -226,14 +226,14 @@ def test_semantic_32_several_groups_are_asked_at_once(
     assert found[other].committed_offset == -1
 
 
-def test_semantic_32_all_offsets_of_a_group_are_asked_with_null(member: Member, topic: str) -> None:
+def test_semantic_32_a_null_topic_list_fetches_all_offsets_of_a_group(member: Member, topic: str) -> None:
     member.join_alone()
     member.commit(topic, 12)
     reply = member.wire.ask("OffsetFetch", 5, group_id=member.group, topics=None)
     assert [(row.name, row.partitions[0].committed_offset) for row in reply.topics] == [(topic, 12)]
 
 
-def test_semantic_33_an_unknown_group_is_dead(wire: Wire, group: str) -> None:
+def test_semantic_33_an_unknown_group_is_described_as_dead(wire: Wire, group: str) -> None:
     found = describe(wire, group)
     assert (found.error_code, found.group_state) == (0, "Dead")
     fields = {"groups": [group], "include_authorized_operations": False}

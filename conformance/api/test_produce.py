@@ -59,7 +59,7 @@ def test_produce_13_names_its_topic_by_id(wire: Wire, topic: str) -> None:
     assert reply.responses[0].partition_responses[0].base_offset == 0
 
 
-def test_semantic_05_acks_0_has_no_reply(wire: Wire, topic: str) -> None:
+def test_semantic_05_a_request_with_acks_0_gets_no_response(wire: Wire, topic: str) -> None:
     data = {"name": topic, "partition_data": [{"index": 0, "records": batch([b"x"])}]}
     fields = {"transactional_id": None, "timeout_ms": 30_000, "topic_data": [data]}
     wire.post("Produce", 9, acks=0, **fields)
@@ -74,13 +74,13 @@ def test_semantic_05_an_error_under_acks_0_closes_the_connection(wire: Wire, top
 
 
 @pytest.mark.parametrize("acks", [2, -2, 127])
-def test_case_53_other_acks_than_0_1_and_all_are_refused(wire: Wire, topic: str, acks: int) -> None:
+def test_case_53_acks_other_than_0_1_and_all_are_refused(wire: Wire, topic: str, acks: int) -> None:
     row = wire.produce(topic, batch([b"x"]), acks=acks)
     assert row.error_code == error_codes.INVALID_REQUIRED_ACKS
     assert wire.end_offset(topic) == 0
 
 
-def test_semantic_06_min_insync_replicas_counts_no_more_replicas_than_there_are(
+def test_semantic_06_min_insync_replicas_is_capped_by_the_number_of_replicas(
     wire: Wire, new_topic: NewTopic
 ) -> None:
     """With one replica, two in-sync ones are impossible, and Kafka then requires one."""
@@ -94,7 +94,7 @@ def idempotent(producer_id: int, sequence: int, epoch: int = 0, count: int = 1) 
     return batch(rows, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
 
 
-def test_case_31_a_resent_batch_of_the_last_five_gets_its_first_offset(wire: Wire, topic: str) -> None:
+def test_case_31_a_resent_batch_among_the_last_five_returns_its_first_offset(wire: Wire, topic: str) -> None:
     producer_id = wire.new_producer_id()
     sent = [idempotent(producer_id, sequence) for sequence in range(6)]
     assert [wire.produce(topic, data).base_offset for data in sent] == list(range(6))
@@ -137,7 +137,7 @@ def test_semantic_09_case_33_a_stale_epoch_is_refused(wire: Wire, topic: str) ->
     assert refused(wire, topic, idempotent(producer_id, 1, epoch=2)) == INVALID_PRODUCER_EPOCH
 
 
-def test_semantic_10_case_55_a_null_key_in_a_compacted_topic_is_named_by_its_place(
+def test_semantic_10_case_55_the_error_about_a_null_key_in_a_compacted_topic_has_its_index(
     wire: Wire, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cleanup_policy="compact")
@@ -170,7 +170,7 @@ def test_case_55_a_timestamp_out_of_range_is_refused(
     assert wire.produce(topic, batch([b"x"])).error_code == 0
 
 
-def test_semantic_11_case_54_clients_write_no_control_batches(wire: Wire, topic: str) -> None:
+def test_semantic_11_case_54_control_batches_of_clients_are_refused(wire: Wire, topic: str) -> None:
     marker = Record(b"\0\0\0\0\0\0", b"\0\0\0\1")
     producer_id = wire.new_producer_id()
     data = batch([marker], attributes=batches.CONTROL, producer_id=producer_id, producer_epoch=0, base_sequence=0)
@@ -192,7 +192,7 @@ def test_semantic_11_case_54_clients_write_no_control_batches(wire: Wire, topic:
     ids=str,
 )
 @pytest.mark.parametrize("codec", [batches.NONE, batches.LZ4])
-def test_semantic_11_case_54_headers_that_lie_about_the_records_are_refused(
+def test_semantic_11_case_54_headers_that_contradict_the_records_are_refused(
     wire: Wire, topic: str, lie: batches.Fields, codec: int
 ) -> None:
     assert refused(wire, topic, batch([b"a", b"b"], codec=codec, **lie)) == INVALID_RECORD
@@ -213,7 +213,7 @@ def test_case_54_a_producer_id_without_an_epoch_is_refused(wire: Wire, topic: st
         pytest.param([Record(b"a", offset_delta=0), Record(b"b", offset_delta=7)], id="gap"),
     ],
 )
-def test_case_54_offset_deltas_that_do_not_count_up_are_refused(
+def test_case_54_offset_deltas_that_do_not_ascend_are_refused(
     wire: Wire, topic: str, rows: list[Record]
 ) -> None:
     data = batch(rows, last_offset_delta=1)
@@ -309,7 +309,7 @@ def test_case_57_an_unknown_codec_is_refused(wire: Wire, topic: str, codec: int)
     assert refused(wire, topic, data) in (76, INVALID_RECORD, -1)
 
 
-def test_errors_of_one_partition_do_not_touch_the_others(broker: Broker, new_topic: NewTopic) -> None:
+def test_errors_of_one_partition_do_not_affect_the_others(broker: Broker, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=3)
     rows = [{"index": 0, "records": batch([b"a"])}, {"index": 1, "records": batch([b"b"], crc=1)}]
     rows += [{"index": 2, "records": batch([b"c"])}, {"index": 9, "records": batch([b"d"])}]

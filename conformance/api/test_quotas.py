@@ -38,7 +38,7 @@ def test_a_quota_is_set_described_and_removed(broker: Broker, version: int) -> N
         assert described(wire, version) == []
 
 
-def test_a_quota_of_nothing_and_an_unknown_kind_are_refused(broker: Broker) -> None:
+def test_a_negative_quota_and_an_unknown_quota_type_are_refused(broker: Broker) -> None:
     with Wire(broker.address) as wire:
         assert alter(wire, 1, -1.0).error_code == error_codes.INVALID_REQUEST
         assert alter(wire, 1, 1.0, "speed").error_message == "Invalid configuration key speed"
@@ -47,7 +47,7 @@ def test_a_quota_of_nothing_and_an_unknown_kind_are_refused(broker: Broker) -> N
         assert (reply.error_code, reply.entries) == (error_codes.UNSUPPORTED_VERSION, None)
 
 
-def test_a_client_is_answered_with_the_time_that_it_has_to_wait(broker: Broker, topic: str) -> None:
+def test_a_throttled_client_gets_its_throttle_time(broker: Broker, topic: str) -> None:
     """A client with another client id has no quota."""
     with Wire(broker.address) as wire:
         assert alter(wire, 1, 1000.0).error_code == 0

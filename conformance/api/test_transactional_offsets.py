@@ -135,7 +135,7 @@ def producer(wire: Wire, group: str) -> Transactional:
 
 @pytest.mark.parametrize("version", [OLDEST, 1, 2, OLDER, 4])
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_offset_counts_when_its_transaction_is_committed_and_only_then(
+def test_an_offset_counts_only_after_its_transaction_is_committed(
     producer: Transactional, wire: Wire, group: str, topic: str, version: int, commit: bool
 ) -> None:
     assert producer.add_offsets() == 0
@@ -155,7 +155,7 @@ def test_transactions_v2_add_the_group_with_the_commit(
         assert settle(wire, group, topic) == offset
 
 
-def test_transactions_v2_follow_each_other_without_a_pause(
+def test_transactions_v2_may_follow_each_other_at_once(
     producer: Transactional, wire: Wire, group: str, topic: str
 ) -> None:
     """The next transaction begins while the markers of the last one are still being written."""
@@ -173,7 +173,7 @@ def test_case_39_a_group_that_was_not_added_is_refused(
     assert row(wire, group, topic, stable=True) == (0, -1)
 
 
-def test_what_a_zombie_commits_never_counts(
+def test_offsets_committed_by_a_fenced_producer_never_count(
     producer: Transactional, wire: Wire, group: str, topic: str
 ) -> None:
     assert producer.add_offsets() == 0
@@ -185,7 +185,7 @@ def test_what_a_zombie_commits_never_counts(
     assert settle(wire, group, topic) == -1
 
 
-def test_the_offset_that_was_written_last_counts(
+def test_the_offset_written_last_counts(
     producer: Transactional, wire: Wire, group: str, topic: str
 ) -> None:
     assert producer.add_offsets() == 0
@@ -198,7 +198,7 @@ def test_the_offset_that_was_written_last_counts(
     assert settle(wire, group, topic) == 9
 
 
-def test_partitions_and_groups_that_cannot_be_are_refused(
+def test_invalid_partitions_and_groups_are_refused(
     producer: Transactional, topic: str
 ) -> None:
     assert producer.add_offsets() == 0
@@ -213,7 +213,7 @@ def static(broker: Broker, group: str, producer: Transactional) -> Iterator[Memb
         yield one.join_alone()
 
 
-def test_members_commit_in_their_own_generation_only(
+def test_members_can_commit_only_in_their_own_generation(
     producer: Transactional, static: Member, wire: Wire, topic: str
 ) -> None:
     assert producer.add_offsets() == 0
@@ -228,7 +228,7 @@ def test_members_commit_in_their_own_generation_only(
     assert settle(wire, producer.group, topic) == 5
 
 
-def test_a_deleted_group_takes_along_what_a_transaction_holds(
+def test_deleting_a_group_drops_its_offsets_of_an_open_transaction(
     producer: Transactional, wire: Wire, group: str, topic: str
 ) -> None:
     assert producer.add_offsets() == 0
@@ -240,7 +240,7 @@ def test_a_deleted_group_takes_along_what_a_transaction_holds(
     assert settle(wire, group, topic) == -1
 
 
-def test_case_42_transactions_go_on_after_the_broker_was_killed(
+def test_case_42_transactions_continue_after_the_broker_was_killed(
     new_broker: NewBroker, group: str
 ) -> None:
     """One transaction is open at the kill and ends after it. Another one ends before the kill and is found after it."""

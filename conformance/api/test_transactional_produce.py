@@ -197,7 +197,7 @@ def test_semantic_36_transactions_v2_add_the_partition_with_the_first_batch(
 
 
 @pytest.mark.parametrize("version", [3, 10, V1])
-def test_transactions_v1_write_to_what_they_have_added(
+def test_transactions_v1_write_to_partitions_that_were_added(
     producer: Producer, wire: Wire, topic: str, version: int
 ) -> None:
     for number, commit in enumerate((False, True)):
@@ -209,7 +209,7 @@ def test_transactions_v1_write_to_what_they_have_added(
 
 
 @pytest.mark.parametrize(("version", "code"), [(10, INVALID_TXN_STATE), (V1, TRANSACTION_ABORTABLE)])
-def test_case_39_a_partition_that_was_not_added_is_refused_and_nothing_hangs(
+def test_case_39_a_write_to_a_partition_that_was_not_added_is_refused(
     new_topic: NewTopic, wire: Wire, version: int, code: int
 ) -> None:
     topic = new_topic(partitions=2)
@@ -221,7 +221,7 @@ def test_case_39_a_partition_that_was_not_added_is_refused_and_nothing_hangs(
     assert producer.write(version, partition=1).error_code == 0
 
 
-def test_semantic_36_batches_on_their_way_together_keep_their_order(
+def test_semantic_36_batches_in_flight_together_keep_their_order(
     producer: Producer, wire: Wire, topic: str
 ) -> None:
     producer.write(V2)
@@ -260,7 +260,7 @@ def test_case_33_a_batch_of_an_old_epoch_is_refused(producer: Producer, wire: Wi
     assert committed(wire, topic) == [b"new"]
 
 
-def test_case_38_an_end_that_comes_after_the_next_begin_is_refused(
+def test_case_38_an_end_after_the_beginning_of_the_next_transaction_is_refused(
     producer: Producer, wire: Wire, topic: str
 ) -> None:
     first = producer.claim
@@ -285,7 +285,7 @@ def test_case_38_a_late_marker_does_not_end_the_next_transaction(
     assert stable(wire, topic) == 0
 
 
-def test_case_36_a_marker_of_a_replaced_coordinator_is_refused(
+def test_case_36_a_marker_of_a_fenced_coordinator_is_refused(
     producer: Producer, wire: Wire, topic: str
 ) -> None:
     producer.write()
@@ -315,7 +315,7 @@ def test_producers_are_described_with_their_transactions(producer: Producer, wir
     assert producers(wire, topic)[id].current_txn_start_offset == -1
 
 
-def test_case_13_transactions_are_as_they_were_after_the_broker_was_killed(new_broker: NewBroker) -> None:
+def test_case_13_transactions_are_unchanged_after_the_broker_was_killed(new_broker: NewBroker) -> None:
     broker = new_broker()
     with Wire(broker.address, 60) as wire:
         wire.create_topic("t")

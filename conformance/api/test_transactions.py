@@ -184,12 +184,12 @@ def test_s43_a_transactional_id_has_one_coordinator(wire: Wire, coordinator: Coo
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_semantic_34_each_owner_has_a_greater_epoch(coordinator: Coordinator, version: int) -> None:
+def test_semantic_34_each_init_producer_id_returns_a_greater_epoch(coordinator: Coordinator, version: int) -> None:
     first, second = coordinator.owner(version=version), coordinator.owner(version=version)
     assert (second.id, second.epoch) == (first.id, first.epoch + 1)
 
 
-def test_semantic_34_a_new_owner_aborts_what_is_going_on(coordinator: Coordinator, topic: str) -> None:
+def test_semantic_34_a_new_producer_aborts_the_open_transaction(coordinator: Coordinator, topic: str) -> None:
     zombie = coordinator.owner()
     assert coordinator.add(zombie, topic) == {topic: 0}
     assert coordinator.init().error_code == CONCURRENT_TRANSACTIONS
@@ -200,7 +200,7 @@ def test_semantic_34_a_new_owner_aborts_what_is_going_on(coordinator: Coordinato
     assert markers(coordinator.wire, topic) == 1
 
 
-def test_an_owner_that_knows_its_epoch_goes_on_in_the_next(coordinator: Coordinator) -> None:
+def test_a_producer_that_sends_its_epoch_gets_the_next_one(coordinator: Coordinator) -> None:
     """KIP-360 lets the producer repeat the call."""
     owner = coordinator.owner()
     following = coordinator.owner(owner=owner)
@@ -209,7 +209,7 @@ def test_an_owner_that_knows_its_epoch_goes_on_in_the_next(coordinator: Coordina
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, INVALID_PRODUCER_EPOCH), (4, PRODUCER_FENCED), (5, PRODUCER_FENCED)])
-def test_case_33_an_owner_that_was_replaced_does_not_come_back(
+def test_case_33_a_fenced_producer_cannot_get_a_new_epoch(
     coordinator: Coordinator, version: int, code: int
 ) -> None:
     zombie = coordinator.owner()
@@ -218,7 +218,7 @@ def test_case_33_an_owner_that_was_replaced_does_not_come_back(
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_case_33_a_replaced_owner_is_fenced(coordinator: Coordinator, topic: str, version: int) -> None:
+def test_case_33_a_replaced_producer_is_fenced(coordinator: Coordinator, topic: str, version: int) -> None:
     code = INVALID_PRODUCER_EPOCH if version < 2 else PRODUCER_FENCED
     zombie = coordinator.owner()
     coordinator.owner()
@@ -236,11 +236,11 @@ def test_case_33_a_replaced_owner_is_fenced(coordinator: Coordinator, topic: str
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-def test_case_35_a_timeout_has_bounds(coordinator: Coordinator, timeout_ms: int) -> None:
+def test_case_35_a_transaction_timeout_outside_its_bounds_is_refused(coordinator: Coordinator, timeout_ms: int) -> None:
     assert coordinator.init(timeout_ms=timeout_ms).error_code == INVALID_TRANSACTION_TIMEOUT
 
 
-def test_contradictions_are_refused(coordinator: Coordinator) -> None:
+def test_contradictory_producer_ids_and_epochs_are_refused(coordinator: Coordinator) -> None:
     assert coordinator.init(owner=Owner(5, -1)).error_code == INVALID_REQUEST
     assert coordinator.init(owner=Owner(-1, 5)).error_code == INVALID_REQUEST
     coordinator.id = ""
@@ -252,14 +252,14 @@ def test_contradictions_are_refused(coordinator: Coordinator) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_semantic_37_one_bad_partition_fails_all(coordinator: Coordinator, topic: str, version: int) -> None:
+def test_semantic_37_one_unknown_partition_fails_all(coordinator: Coordinator, topic: str, version: int) -> None:
     owner = coordinator.owner()
     codes = coordinator.add(owner, topic, "there-is-none", version=version)
     assert codes == {topic: OPERATION_NOT_ATTEMPTED, "there-is-none": UNKNOWN_TOPIC_OR_PARTITION}
     assert coordinator.state == "Empty"
 
 
-def test_brokers_may_ask_what_is_in_a_transaction(coordinator: Coordinator, topic: str) -> None:
+def test_brokers_can_verify_that_a_partition_is_in_a_transaction(coordinator: Coordinator, topic: str) -> None:
     owner = coordinator.owner()
     assert coordinator.verify(owner, topic) == TRANSACTION_ABORTABLE
     coordinator.add(owner, topic)
@@ -301,7 +301,7 @@ def test_transactions_are_described_and_listed(wire: Wire, coordinator: Coordina
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("version", range(6))
-def test_semantic_35_a_transaction_ends(
+def test_semantic_35_a_transaction_is_committed_or_aborted(
     coordinator: Coordinator, topic: str, version: int, committed: bool
 ) -> None:
     owner = coordinator.owner()
@@ -315,7 +315,7 @@ def test_semantic_35_a_transaction_ends(
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("version", [V1, V2])
-def test_semantic_35_a_retry_succeeds(
+def test_semantic_35_a_retried_end_of_a_transaction_succeeds(
     coordinator: Coordinator, topic: str, version: int, committed: bool
 ) -> None:
     owner = coordinator.owner()
@@ -326,7 +326,7 @@ def test_semantic_35_a_retry_succeeds(
 
 
 @pytest.mark.parametrize("version", [V1, V2])
-def test_case_37_the_other_outcome_is_refused(coordinator: Coordinator, topic: str, version: int) -> None:
+def test_case_37_an_abort_after_a_commit_is_refused(coordinator: Coordinator, topic: str, version: int) -> None:
     owner = coordinator.owner()
     coordinator.add(owner, topic)
     coordinator.ended(owner, True, version)
@@ -334,20 +334,20 @@ def test_case_37_the_other_outcome_is_refused(coordinator: Coordinator, topic: s
 
 
 @pytest.mark.parametrize("version", [V1, V2])
-def test_case_37_nothing_cannot_be_committed(coordinator: Coordinator, version: int) -> None:
+def test_case_37_a_commit_without_a_transaction_is_refused(coordinator: Coordinator, version: int) -> None:
     owner = coordinator.owner()
     assert coordinator.end(owner, True, version).error_code == INVALID_TXN_STATE
     stranger = Owner(owner.id + 1, owner.epoch)
     assert coordinator.end(stranger, True, version).error_code == INVALID_PRODUCER_ID_MAPPING
 
 
-def test_transactions_v2_abort_what_has_not_begun(coordinator: Coordinator) -> None:
+def test_transactions_v2_can_abort_a_transaction_that_has_not_begun(coordinator: Coordinator) -> None:
     owner = coordinator.owner()
     assert coordinator.end(owner, False, V1).error_code == INVALID_TXN_STATE
     assert coordinator.ended(owner, False, V2) == Owner(owner.id, owner.epoch + 1)
 
 
-def test_semantic_36_a_producer_goes_on_in_the_next_epoch(coordinator: Coordinator, topic: str) -> None:
+def test_semantic_36_each_transaction_of_v2_raises_the_epoch(coordinator: Coordinator, topic: str) -> None:
     owner = coordinator.owner()
     for count in range(1, 4):
         assert coordinator.write(owner, topic) == 0
@@ -357,7 +357,7 @@ def test_semantic_36_a_producer_goes_on_in_the_next_epoch(coordinator: Coordinat
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_case_38_an_end_that_is_late_does_not_end_the_next_transaction(
+def test_case_38_a_late_end_request_does_not_end_the_next_transaction(
     coordinator: Coordinator, topic: str, committed: bool
 ) -> None:
     owner = coordinator.owner()
@@ -369,7 +369,7 @@ def test_case_38_an_end_that_is_late_does_not_end_the_next_transaction(
     coordinator.ended(following, True, V2)
 
 
-def test_case_36_the_marker_of_a_replaced_coordinator_is_refused(
+def test_case_36_the_marker_with_an_old_coordinator_epoch_is_refused(
     wire: Wire, coordinator: Coordinator, topic: str
 ) -> None:
     owner = coordinator.owner()
@@ -391,7 +391,7 @@ def test_case_36_the_marker_of_a_replaced_coordinator_is_refused(
     assert mark(7) == 0
 
 
-def test_a_deleted_topic_does_not_hold_up_a_transaction(
+def test_a_deleted_topic_does_not_block_a_transaction(
     wire: Wire, coordinator: Coordinator, new_topic: NewTopic
 ) -> None:
     kept, gone = new_topic(), new_topic()
@@ -417,7 +417,7 @@ def own(new_broker: NewBroker) -> Broker:
     )
 
 
-def test_case_35_and_36_a_timeout_aborts_and_a_crash_loses_nothing(own: Broker) -> None:
+def test_case_35_and_36_a_timeout_aborts_and_a_crash_loses_no_transaction(own: Broker) -> None:
     """The transactions survive kill -9: one goes on, one is complete, one times out."""
     with Wire(own.address) as wire:
         wire.create_topic("t")

@@ -164,7 +164,7 @@ def test_a_group_is_described_by_its_state(tool: Tool, members: Members) -> None
     assert re.search(rf"{members.group}\s+127.0.0.1:\d+\s+\(1\)\s+{strategy}\s+Stable\s+2\b", printed), printed
 
 
-def test_offsets_of_a_group_at_work_are_neither_reset_nor_deleted(tool: Tool, members: Members) -> None:
+def test_offsets_of_an_active_group_cannot_be_reset_or_deleted(tool: Tool, members: Members) -> None:
     asked = ("--group", members.group, "--topic", members.topic)
     refused = tool(GROUPS, "--reset-offsets", *asked, "--to-earliest", "--execute")
     assert "is inactive, but the current state is Stable" in refused.output
@@ -297,7 +297,7 @@ def test_features_are_described(tool: Tool) -> None:
     assert re.search(row + r"Epoch: \d+", printed), printed
 
 
-def test_features_go_down_and_up(tool: Tool) -> None:
+def test_features_are_downgraded_and_upgraded(tool: Tool) -> None:
     tried = tool(FEATURES, "downgrade", "--feature", "transaction.version=1", "--dry-run")
     assert "transaction.version can be downgraded to 1." in tried.output
     assert finalized(tool)["transaction.version"] == "2"
@@ -355,7 +355,7 @@ def test_the_transaction_log_decodes_to_every_step_of_a_transaction(
     assert '"topic":"dumped","partitionIds":[0]' in rows[1], rows[1]
 
 
-def test_the_offsets_topic_decodes_to_groups_of_both_kinds_and_offsets_of_a_transaction(
+def test_kafkas_decoder_reads_the_records_of_the_offsets_topic(
     java_clients: JavaDriver, own: Broker
 ) -> None:
     for protocol in ("classic", "consumer"):

@@ -126,7 +126,7 @@ def test_offsets_topic_decodes_to_the_group_and_its_offset(java: Java, stopped_b
     assert any('"type":"2"' in line and '"group":"readers"' in line for line in shown.splitlines())
 
 
-def test_an_active_segment_of_a_running_broker_is_read_too(
+def test_the_active_segment_of_a_running_broker_is_read_too(
     java: Java, broker: Broker, topic: str
 ) -> None:
     with Wire(broker.address) as wire:
@@ -139,7 +139,7 @@ def test_an_active_segment_of_a_running_broker_is_read_too(
     assert not COMPLAINTS.search(checked)
 
 
-def test_metadata_files_have_kafkas_form(stopped_broker: Broker) -> None:
+def test_metadata_files_have_kafkas_format(stopped_broker: Broker) -> None:
     """No tool of Kafka's reads these small text files: a version, then their content."""
     folder = stopped_broker.partition_dir("idempotent")
     assert re.fullmatch(r"version: 0\ntopic_id: [\w-]{22}", (folder / "partition.metadata").read_text().strip())

@@ -56,7 +56,7 @@ def test_topic_command_creates_lists_describes_alters_and_deletes(tool: Tool) ->
 
 
 @pytest.mark.parametrize("option", ["--under-replicated-partitions", "--unavailable-partitions"])
-def test_topic_command_finds_no_partition_in_trouble(tool: Tool, topic: str, option: str) -> None:
+def test_topic_command_finds_no_unhealthy_partition(tool: Tool, topic: str, option: str) -> None:
     assert topic not in tool("TopicCommand", "--describe", option)
 
 

@@ -50,7 +50,7 @@ def test_a_users_password_and_quota_are_shown_together(tool: Tool) -> None:
     assert "SCRAM-SHA-256=iterations=4096" in described
 
 
-def test_javas_producer_is_told_to_wait_for_the_quota_of_its_client_id(tool: Tool, topic: str) -> None:
+def test_the_java_producer_is_throttled_by_the_quota_of_its_client_id(tool: Tool, topic: str) -> None:
     client = named(CLIENT, "slow")
     tool("ConfigCommand", "--alter", *client, "--add-config", "producer_byte_rate=1000000")
     told = tool(

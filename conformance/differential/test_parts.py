@@ -33,23 +33,23 @@ def test_a_sequence_can_be_read_back_from_what_is_shown() -> None:
         assert parse(show(steps)) == steps
 
 
-def test_every_verb_is_drawn() -> None:
+def test_every_verb_is_generated() -> None:
     drawn = {one.verb for number in range(400) for one in sequence(1, number)[1]}
     assert drawn == set(VERBS)
 
 
-def test_leaves_that_differ_are_told_with_their_path() -> None:
+def test_different_values_are_reported_with_their_path() -> None:
     left = {"error_code": 0, "topics": [{"name": "a", "offset": 3}]}
     right = {"error_code": 5, "topics": [{"name": "a", "offset": 4}]}
     found = [(one.path, one.left, one.right) for one in differences("Fetch", 4, left, right)]
     assert found == [("error_code", "0", "5"), ("topics[].offset", "3", "4")]
 
 
-def test_rows_that_one_side_lacks_are_a_difference() -> None:
+def test_a_row_that_one_side_lacks_is_a_difference() -> None:
     assert [one.path for one in differences("Fetch", 4, {"topics": [{"name": "a"}]}, {"topics": []})] == ["topics"]
 
 
-def test_shrinking_keeps_what_matters() -> None:
+def test_shrinking_keeps_the_steps_that_cause_the_difference() -> None:
     rest = (step(0, "describe", version=number) for number in range(9))
     steps = [step(0, "heartbeat", version=4, member="none"), *rest]
     kept = shrink(steps, lambda some: any(one.version == 6 for one in some) and len(some) >= 2)

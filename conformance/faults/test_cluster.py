@@ -18,7 +18,7 @@ __all__ = ["seed"]
 pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 
 
-def test_s31_torn_tails_and_kills_of_all_brokers_cost_nothing_acked(tmp_path: Path, seed: int) -> None:
+def test_s31_torn_tails_and_kills_of_all_brokers_lose_no_acknowledged_record(tmp_path: Path, seed: int) -> None:
     script = ("torn tails",)  # The fixture kills all of them at the end anyway.
     writers = {"threads": Worker("send", 1_000, 2, {"compression_type": "lz4"})}
     groups = {"consumer": GROUPS["consumer"]}
@@ -32,7 +32,7 @@ def test_s31_torn_tails_and_kills_of_all_brokers_cost_nothing_acked(tmp_path: Pa
 @pytest.mark.campaign
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("place", sorted(PLACES))
-def test_s31_faults_of_every_kind_cost_nothing_acked(tmp_path: Path, seed: int, place: str) -> None:
+def test_s31_faults_of_every_kind_lose_no_acknowledged_record(tmp_path: Path, seed: int, place: str) -> None:
     plan = long_plan(2_000_000, 60, 10.0, ("confluent", "aiokafka", "java", "pyclient"))
     with PLACES[place](tmp_path, seed, plan) as campaign:
         report = campaign.run()

@@ -107,7 +107,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("place", ["embedded", "three_servers"])
-def test_case_22_a_halted_broker_loses_its_session_and_comes_back_as_another(
+def test_case_22_a_halted_broker_loses_its_session_and_returns_with_a_new_epoch(
     start: Start, place: str, request: pytest.FixtureRequest
 ) -> None:
     loaded = start(None if place == "embedded" else request.getfixturevalue(place))
@@ -117,7 +117,7 @@ def test_case_22_a_halted_broker_loses_its_session_and_comes_back_as_another(
 
 
 @pytest.mark.campaign
-def test_case_23_without_zookeeper_leaders_serve_and_it_heals_by_itself(start: Start, zookeeper: Ensemble) -> None:
+def test_case_23_leaders_serve_without_zookeeper_and_recover_when_it_returns(start: Start, zookeeper: Ensemble) -> None:
     loaded = start(zookeeper)
     before = loaded.cluster.partitions("t")
     zookeeper.stop()
@@ -133,7 +133,7 @@ def test_case_23_without_zookeeper_leaders_serve_and_it_heals_by_itself(start: S
 
 
 @pytest.mark.campaign
-def test_case_24_zookeeper_restarted_while_a_controller_is_elected(start: Start, three_servers: Ensemble) -> None:
+def test_case_24_a_controller_is_elected_although_zookeeper_restarts(start: Start, three_servers: Ensemble) -> None:
     loaded = start(three_servers)
     for _ in range(5):
         server = three_servers.leader()

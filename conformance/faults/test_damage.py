@@ -29,7 +29,7 @@ def down(broker: Broker, how: str) -> None:
     broker.kill() if how == "kill" else broker.stop()
 
 
-def test_case_1_a_torn_tail_of_any_length_is_cut_off(broker: Broker) -> None:
+def test_case_1_a_torn_tail_of_any_length_is_truncated(broker: Broker) -> None:
     lengths = (1, 7, 8, 11, 12, 16, 17, 60, 61, 62, 90, -1)
     logs = {length: WrittenLog.write(broker, f"torn{length}") for length in lengths}
     broker.kill()
@@ -45,7 +45,7 @@ def test_case_1_a_torn_tail_of_any_length_is_cut_off(broker: Broker) -> None:
 @pytest.mark.parametrize(
     "tail", [b"\0" * 4096, b"\xff" * 100, os.urandom(5000), b"\0"], ids=["zeros", "ones", "noise", "byte"]
 )
-def test_case_1_garbage_behind_the_last_batch_is_cut_off(broker: Broker, tail: bytes) -> None:
+def test_case_1_garbage_after_the_last_batch_is_truncated(broker: Broker, tail: bytes) -> None:
     log = WrittenLog.write(broker, "t")
     broker.kill()
     with log.files(".log")[-1].open("ab") as file:
@@ -69,7 +69,7 @@ PLACES = {
 }
 
 
-def test_case_6_a_bad_last_batch_of_the_unflushed_tail_is_cut_off(broker: Broker) -> None:
+def test_case_6_a_corrupt_last_batch_in_the_unflushed_tail_is_truncated(broker: Broker) -> None:
     logs = {place: WrittenLog.write(broker, name.replace(" ", "-")) for name, place in PLACES.items()}
     broker.kill()
     for place, log in logs.items():
@@ -80,7 +80,7 @@ def test_case_6_a_bad_last_batch_of_the_unflushed_tail_is_cut_off(broker: Broker
         log.check_goes_on(COUNT - PER_BATCH)
 
 
-def test_case_7_a_bad_batch_in_the_middle_is_never_served_nor_silently_deleted(broker: Broker) -> None:
+def test_case_7_a_corrupt_batch_in_the_middle_is_never_served_or_silently_deleted(broker: Broker) -> None:
     """After a crash, the broker does not trust the bytes: it ends the log before the damage and sets the rest aside."""
     logs = {place: WrittenLog.write(broker, name.replace(" ", "-")) for name, place in PLACES.items()}
     broker.kill()
@@ -96,7 +96,7 @@ def test_case_7_a_bad_batch_in_the_middle_is_never_served_nor_silently_deleted(b
         log.check_goes_on(15 * PER_BATCH)
 
 
-def test_case_8_a_flushed_batch_that_rots_answers_corrupt_message_and_the_rest_is_served(broker: Broker) -> None:
+def test_case_8_a_corrupt_flushed_batch_returns_corrupt_message_and_the_rest_is_served(broker: Broker) -> None:
     logs = {place: WrittenLog.write(broker, name.replace(" ", "-")) for name, place in PLACES.items()}
     broker.stop()
     for place, log in logs.items():
@@ -115,7 +115,7 @@ def test_case_8_a_flushed_batch_that_rots_answers_corrupt_message_and_the_rest_i
         log.check_goes_on()
 
 
-def test_case_8_a_record_that_rots_while_the_broker_runs_is_not_served(broker: Broker) -> None:
+def test_case_8_a_record_corrupted_while_the_broker_runs_is_not_served(broker: Broker) -> None:
     log = WrittenLog.write(broker, "t")
     log.check_served()
     log.flip(15, 70)
@@ -159,7 +159,7 @@ DISPOSABLE = {
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_cases_2_and_10_files_that_can_be_made_again_are_never_trusted(broker: Broker, how: str) -> None:
+def test_cases_2_and_10_files_that_can_be_rebuilt_are_never_trusted(broker: Broker, how: str) -> None:
     """The test damages indexes, producer snapshots and epoch files in every way; the broker finds all data as before.
     """
     damaged = {
@@ -193,7 +193,7 @@ def test_case_2_indexes_without_a_log_are_deleted(broker: Broker, how: str) -> N
 
 
 @pytest.mark.parametrize("harm", [missing, empty, noise, half])
-def test_cases_4_and_9_checkpoints_are_believed_only_as_far_as_the_log_goes(
+def test_cases_4_and_9_checkpoints_beyond_the_log_are_not_trusted(
     broker: Broker, harm: Callable[[Path], None]
 ) -> None:
     log = WrittenLog.write(broker, "t")
@@ -217,7 +217,7 @@ def test_case_9_a_recovery_point_beyond_the_end_is_clamped(broker: Broker) -> No
     log.check_goes_on()
 
 
-def test_case_5_kills_during_recovery_leave_it_to_the_next_start(broker: Broker) -> None:
+def test_case_5_a_kill_during_recovery_repeats_it_at_the_next_start(broker: Broker) -> None:
     """The test cuts recovery off at ever later moments, while every log still needs recovery."""
     logs = [WrittenLog.write(broker, f"t{number}") for number in range(20)]
     broker.kill()

@@ -50,7 +50,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.ours
-def test_case_11_a_full_disk_acks_nothing_more_and_loses_nothing(new_broker: NewBroker, disk: SmallDisk) -> None:
+def test_case_11_a_full_disk_acknowledges_nothing_and_loses_nothing(new_broker: NewBroker, disk: SmallDisk) -> None:
     """With its only disk full, the broker returns an error and stops; with more space it restarts with all acked
     records.
     """
@@ -74,7 +74,7 @@ def test_case_11_a_full_disk_acks_nothing_more_and_loses_nothing(new_broker: New
 
 
 @pytest.mark.ours
-def test_case_11_a_broker_with_another_disk_goes_on_serving_from_it(
+def test_case_11_a_broker_with_a_second_disk_continues_to_serve_from_it(
     new_broker: NewBroker, disk: SmallDisk, tmp_path: Path
 ) -> None:
     """Of two log dirs, the small one fills up: its partitions return error 56, the others do not notice."""
@@ -108,7 +108,7 @@ def test_case_11_a_broker_with_another_disk_goes_on_serving_from_it(
 
 
 @pytest.mark.ours
-def test_case_12_a_failed_fsync_is_never_retried_and_nothing_is_acked_after_it(
+def test_case_12_a_failed_fsync_is_never_retried_and_nothing_is_acknowledged_after_it(
     new_broker: NewBroker, tmp_path: Path
 ) -> None:
     """strace fails the log's third sync once; Linux would report success for the next."""
@@ -148,7 +148,7 @@ def test_case_12_a_failed_fsync_is_never_retried_and_nothing_is_acked_after_it(
 
 @pytest.mark.ours
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EROFS"])
-def test_case_11_a_write_that_fails_half_way_is_not_acked_and_leaves_no_torn_batch(
+def test_case_11_a_partial_write_is_not_acknowledged_and_leaves_no_torn_batch(
     new_broker: NewBroker, tmp_path: Path, error: str
 ) -> None:
     broker = new_broker()

@@ -21,7 +21,7 @@ DRIVERS = ("confluent", "aiokafka", "java")
 
 
 @pytest.mark.timeout(1_200)
-def test_s45_no_transaction_is_lost_torn_doubled_or_shown_before_its_commit(
+def test_s45_no_transaction_is_lost_torn_duplicated_or_visible_before_its_commit(
     new_broker: NewBroker, tmp_path: Path, seed: int
 ) -> None:
     report = Campaign(new_broker(start=False), seed, Plan(transactions=500, faults=5), tmp_path).run()
@@ -33,7 +33,7 @@ def test_s45_no_transaction_is_lost_torn_doubled_or_shown_before_its_commit(
 @pytest.mark.parametrize(
     ("kind", "transactions"), [("ours", 10_000), pytest.param("kafka", 14_000, marks=pytest.mark.campaign)]
 )
-def test_two_hundred_thousand_records_of_our_sdk_are_there_once_whatever_zombies_do(
+def test_two_hundred_thousand_records_of_pyclient_exist_once_despite_fenced_producers(
     data_root: Path, tmp_path: Path, seed: int, kind: str, transactions: int
 ) -> None:
     broker = KINDS[kind](data_root / f"zombies-{kind}", **QUICK_GROUPS)
@@ -48,7 +48,7 @@ def test_two_hundred_thousand_records_of_our_sdk_are_there_once_whatever_zombies
 
 @pytest.mark.campaign
 @pytest.mark.timeout(7_200)
-def test_s45_a_hundred_thousand_transactions_under_two_hundred_faults(
+def test_s45_a_hundred_thousand_transactions_survive_two_hundred_faults(
     new_broker: NewBroker, tmp_path: Path, seed: int
 ) -> None:
     report = Campaign(new_broker(start=False), seed, long_plan(100_000, 200, DRIVERS), tmp_path).run()

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.ours, pytest.mark.nightly]
 VISITS = 10
 
 
-def test_s112_guests_are_let_in_only_as_long_as_they_may(tmp_path: Path, seed: int) -> None:
+def test_s112_clients_have_access_only_as_long_as_it_is_granted(tmp_path: Path, seed: int) -> None:
     secured, chance = Secured(tmp_path / "secured"), random.Random(seed)
     cluster = Cluster(tmp_path / "data", 3, None, **{**EAGER, **secured.config("127.0.0.1")})
     cluster.ports = {1: consecutive_ports(3)}

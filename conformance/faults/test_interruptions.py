@@ -32,7 +32,7 @@ def test_a_client_may_be_closed_while_other_threads_call_it(broker: Broker, seed
     assert "30 clients were closed" in told
 
 
-def test_a_call_is_cancelled_at_the_step_that_is_named() -> None:
+def test_the_harness_cancels_a_call_at_the_named_step() -> None:
     """The campaign would find nothing if it never reached a defect."""
     come_to: list[int] = []
 
@@ -53,7 +53,7 @@ def test_a_call_is_cancelled_at_the_step_that_is_named() -> None:
 
 
 @pytest.mark.parametrize("swallowed", ["CancelledError", "nothing"])
-def test_a_call_that_swallows_its_cancellation_is_seen(swallowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_swallows_its_cancellation_is_found(swallowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.faults.cancelling.PATIENCE_S", 0.3)
 
     async def deaf() -> None:
@@ -75,7 +75,7 @@ def test_a_call_that_swallows_its_cancellation_is_seen(swallowed: str, monkeypat
         asyncio.run(work())
 
 
-def test_the_work_goes_on_with_what_it_waited_for() -> None:
+def test_the_harness_resumes_a_call_with_the_awaited_result() -> None:
     async def answer() -> int:
         return await asyncio.sleep(0, 2) + await asyncio.sleep(0.001, 3)
 

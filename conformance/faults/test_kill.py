@@ -28,7 +28,7 @@ def seed() -> int:
 
 @pytest.mark.ours
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=[pytest.mark.campaign, pytest.mark.timeout(1_800)])])
-def test_case_1_kills_at_random_moments_lose_nothing_acked_and_double_nothing(
+def test_case_1_kills_at_random_moments_lose_and_duplicate_no_acknowledged_record(
     new_broker: NewBroker, seed: int, kills: int
 ) -> None:
     report = Campaign(new_broker(start=False), seed).run(kills)
@@ -37,7 +37,7 @@ def test_case_1_kills_at_random_moments_lose_nothing_acked_and_double_nothing(
 
 
 @pytest.mark.ours
-def test_case_5_a_start_that_was_killed_leaves_no_clean_mark(new_broker: NewBroker) -> None:
+def test_case_5_a_killed_start_leaves_no_clean_shutdown_file(new_broker: NewBroker) -> None:
     """After a controlled stop, a start that is killed at once still counts as a crash for the next one."""
     broker = new_broker()
     with Wire(broker.address) as wire:

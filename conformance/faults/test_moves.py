@@ -147,7 +147,7 @@ def backlog(broker: Broker, writer: Writer) -> None:
 @pytest.mark.ours
 @pytest.mark.parametrize("order", ["first to second", "second to first"])
 @pytest.mark.parametrize("rounds", [2, pytest.param(60, marks=[pytest.mark.campaign, pytest.mark.timeout(3_600)])])
-def test_a_replica_that_moves_between_log_dirs_keeps_all_that_was_acknowledged_over_kills(
+def test_a_replica_that_moves_between_log_dirs_survives_kills_without_loss(
     new_broker: NewBroker, tmp_path: Path, rounds: int, order: str
 ) -> None:
     seed = int(os.environ.get("PYBROKER_SEED") or random.SystemRandom().randrange(1_000_000))

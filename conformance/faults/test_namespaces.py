@@ -68,7 +68,7 @@ def echo(net: Network) -> Iterator[Echo]:
     found.process.stdout.close()
 
 
-def test_what_a_machine_sends_is_lost_though_it_hears(net: Network, echo: Echo) -> None:
+def test_packets_from_a_machine_can_be_dropped_while_it_receives(net: Network, echo: Echo) -> None:
     assert echo.ask("before", 60)
     net.cut(1, CLIENTS)
     assert not echo.ask("cut", 0.5)
@@ -77,7 +77,7 @@ def test_what_a_machine_sends_is_lost_though_it_hears(net: Network, echo: Echo) 
     assert echo.ask("healed", 60)
 
 
-def test_what_is_sent_to_a_machine_is_lost(net: Network, echo: Echo) -> None:
+def test_packets_to_a_machine_can_be_dropped(net: Network, echo: Echo) -> None:
     net.cut(CLIENTS, 1)
     assert not echo.ask("cut", 0.5)
     net.heal()

@@ -31,7 +31,7 @@ def write_through(broker: Broker, proxy: FaultProxy, fault: threading.Thread) ->
     return told
 
 
-def test_case_48_requests_cut_at_any_byte_append_nothing_and_lose_nothing(
+def test_case_48_requests_cut_at_any_byte_append_and_lose_nothing(
     proxied: tuple[Broker, FaultProxy],
 ) -> None:
     broker, proxy = proxied
@@ -45,7 +45,7 @@ def test_case_48_requests_cut_at_any_byte_append_nothing_and_lose_nothing(
     assert told.check(read_back(broker, PLACE)) == []
 
 
-def test_case_30_connections_that_are_slow_and_reset_lose_and_double_nothing(
+def test_case_30_slow_and_reset_connections_lose_and_duplicate_nothing(
     proxied: tuple[Broker, FaultProxy],
 ) -> None:
     broker, proxy = proxied
@@ -61,7 +61,7 @@ def test_case_30_connections_that_are_slow_and_reset_lose_and_double_nothing(
     assert told.check(read_back(broker, PLACE)) == []
 
 
-def test_case_31_lost_acks_in_a_row_lose_and_double_nothing(proxied: tuple[Broker, FaultProxy]) -> None:
+def test_case_31_consecutive_lost_acks_lose_and_duplicate_nothing(proxied: tuple[Broker, FaultProxy]) -> None:
     broker, proxy = proxied
 
     def lose() -> None:

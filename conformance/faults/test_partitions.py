@@ -110,7 +110,7 @@ class Writer:
         return leader
 
 
-def test_case_19_a_leader_cut_from_zookeeper_acks_nothing_and_truncates_when_it_is_back(doors: Doors) -> None:
+def test_case_19_a_leader_cut_from_zookeeper_acks_nothing_and_truncates_on_its_return(doors: Doors) -> None:
     history = PartitionHistory()
     writer = Writer(doors, history)
     old = writer.write(5)
@@ -137,7 +137,7 @@ def another_leads(doors: Doors, old: int) -> bool:
 
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
-def test_case_30_lost_in_one_direction_flapping_and_half_open_links_lose_and_double_nothing(doors: Doors) -> None:
+def test_case_30_one_way_flapping_and_half_open_links_lose_and_duplicate_nothing(doors: Doors) -> None:
     history = PartitionHistory()
     writer = IdempotentWriter(
         doors.target, "writer", 0, {PLACE: history}, bootstrap_servers=doors.bootstrap, socket_timeout_ms=2_000

@@ -20,7 +20,7 @@ __all__ = ["seed"]
 pytestmark = pytest.mark.nightly
 
 
-def test_faults_lose_double_and_reorder_nothing(new_broker: NewBroker, tmp_path: Path, seed: int) -> None:
+def test_faults_lose_duplicate_and_reorder_no_record(new_broker: NewBroker, tmp_path: Path, seed: int) -> None:
     report = Campaign(new_broker(start=False), seed, Plan(records=60_000, faults=8), tmp_path).run()
     print(report)
     assert not report.anomalies, report
@@ -28,7 +28,7 @@ def test_faults_lose_double_and_reorder_nothing(new_broker: NewBroker, tmp_path:
 
 @pytest.mark.campaign
 @pytest.mark.timeout(7_200)
-def test_ten_million_records_under_faults(new_broker: NewBroker, tmp_path: Path, seed: int) -> None:
+def test_ten_million_records_survive_faults(new_broker: NewBroker, tmp_path: Path, seed: int) -> None:
     report = Campaign(new_broker(start=False), seed, Plan(records=10_000_000, faults=400), tmp_path).run()
     print(report)
     assert not report.anomalies, report
@@ -51,7 +51,7 @@ class LostAcks(Campaign):
         self._await(lambda: len(self.proxy.lost) == 3, "three lost acks")
 
 
-def test_the_campaign_finds_what_it_looks_for(
+def test_the_campaign_detects_duplicates_and_excessive_memory(
     new_broker: NewBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without idempotence, a client resends records whose ack was lost, so they are there twice. The campaign also

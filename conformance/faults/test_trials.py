@@ -23,6 +23,6 @@ def chosen(names: list[str]) -> list[object]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", chosen(sorted(scripts.TRIALS)))
-def test_a_trial_finds_nothing(name: str, tmp_path: Path) -> None:
+def test_a_trial_finds_no_anomaly(name: str, tmp_path: Path) -> None:
     anomalies = scripts.run(name, tmp_path)
     assert not anomalies, "\n".join(f"found {anomaly}" for anomaly in anomalies)

@@ -106,7 +106,7 @@ def test_s110_replicas_beyond_the_brokers_are_refused_with_the_reason(scripts: S
     assert "INVALID_REPLICATION_FACTOR" in scripts(line, code=1)
 
 
-def test_s110_keys_and_values_of_the_console(scripts: Scripts) -> None:
+def test_s110_the_console_writes_and_prints_keys_and_values(scripts: Scripts) -> None:
     scripts("bin/kafka-topics.sh --bootstrap-server localhost:9092 --create --topic keyed")
     scripts(
         r"printf 'h:1,g:2|k1:v1\n|k2:NULL\n' | bin/kafka-console-producer.sh --bootstrap-server localhost:9092"
@@ -148,7 +148,7 @@ def test_s110_a_group_is_read_described_reset_and_deleted(
     assert group not in scripts(f"{groups} --list").split()
 
 
-def test_s110_performance_is_measured_by_the_lines_of_the_documents(scripts: Scripts, topic: str) -> None:
+def test_s110_the_documented_commands_measure_performance(scripts: Scripts, topic: str) -> None:
     sent = scripts(
         f"bin/kafka-producer-perf-test.sh --topic {topic} --record-size 100 --num-records 5000 --throughput -1"
         " --producer-props bootstrap.servers=localhost:9092 acks=1"
@@ -164,7 +164,7 @@ def test_s110_performance_is_measured_by_the_lines_of_the_documents(scripts: Scr
 
 
 @pytest.mark.ours
-def test_s110_a_broker_is_started_by_the_line_of_the_documents(scripts: Scripts) -> None:
+def test_s110_the_documented_command_starts_a_broker(scripts: Scripts) -> None:
     folder = scripts.folder
     (folder / "config").mkdir()
     settings = f"process.roles=broker,controller\nnode.id=1\nlog.dirs={folder}/logs\nlisteners=PLAINTEXT://:9092\n"
@@ -182,7 +182,7 @@ def test_s110_a_broker_is_started_by_the_line_of_the_documents(scripts: Scripts)
     assert (folder / "logs" / "meta.properties").exists()
 
 
-def test_s110_options_that_kafka_took_away_say_what_to_write_instead(scripts: Scripts) -> None:
+def test_s110_errors_about_removed_kafka_options_name_the_replacement(scripts: Scripts) -> None:
     line = "bin/kafka-topics.sh --zookeeper localhost:2181 --list 2>&1"
     assert "say --bootstrap-server" in scripts(line, code=2)
 
@@ -190,7 +190,7 @@ def test_s110_options_that_kafka_took_away_say_what_to_write_instead(scripts: Sc
 # -- beside Kafka's own -------------------------------------------------------------------------------
 
 
-def test_s110_topics_are_described_as_by_kafkas_own(
+def test_s110_topics_are_described_as_by_kafkas_own_tool(
     broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic
 ) -> None:
     topic = new_topic(3, retention_ms=77777, cleanup_policy="compact,delete")
@@ -198,7 +198,7 @@ def test_s110_topics_are_described_as_by_kafkas_own(
         assert run("kafka-topics", *words) == kafkas("TopicCommand", *words)
 
 
-def test_s110_configurations_are_described_as_by_kafkas_own(kafkas: Kafkas, run: Run, topic: str) -> None:
+def test_s110_configurations_are_described_as_by_kafkas_own_tool(kafkas: Kafkas, run: Run, topic: str) -> None:
     entity = ("--entity-type", "topics", "--entity-name", topic)
     added = ("--add-config", "max.message.bytes=7000,cleanup.policy=[compact,delete]")
     assert run("kafka-configs", "--alter", *entity, *added) == f"Completed updating config for topic {topic}.\n"
@@ -210,7 +210,7 @@ def test_s110_configurations_are_described_as_by_kafkas_own(kafkas: Kafkas, run:
     )
 
 
-def test_s110_groups_are_described_as_by_kafkas_own(
+def test_s110_groups_are_described_as_by_kafkas_own_tool(
     broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(2)
@@ -234,7 +234,7 @@ def test_s110_groups_are_described_as_by_kafkas_own(
         ("--topic-partitions", "{topic}:1-,{topic}:0"),
     ],
 )
-def test_s110_offsets_are_those_of_kafkas_own(
+def test_s110_offsets_are_shown_as_by_kafkas_own_tool(
     broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic, words: tuple[str, str]
 ) -> None:
     topic = new_topic(3)
@@ -247,21 +247,21 @@ def test_s110_offsets_are_those_of_kafkas_own(
     assert f"{topic}:1:" in found
 
 
-def test_s110_log_dirs_are_those_of_kafkas_own(broker: Broker, kafkas: Kafkas, run: Run, topic: str) -> None:
+def test_s110_log_dirs_are_shown_as_by_kafkas_own_tool(broker: Broker, kafkas: Kafkas, run: Run, topic: str) -> None:
     fill(broker, topic, 5)
     words = ("--describe", "--topic-list", topic)
     ours, theirs = run("kafka-log-dirs", *words), kafkas("LogDirsCommand", *words)
     assert json.loads(ours.splitlines()[-1]) == json.loads(theirs.splitlines()[-1])
 
 
-def test_s110_versions_are_those_of_kafkas_own(kafkas: Kafkas, run: Run) -> None:
+def test_s110_api_versions_are_shown_as_by_kafkas_own_tool(kafkas: Kafkas, run: Run) -> None:
     theirs = re.findall(r"(?m)^\t\w+\((\d+)\): ([\d to]+) \[usable: ", kafkas("BrokerApiVersionsCommand"))
     ours = re.findall(r"(?m)^\t\w+\((\d+)\): ([\d to]+) \[", run("kafka-broker-api-versions"))
     assert len(theirs) > 40
     assert set(theirs) <= set(ours)
 
 
-def test_s110_what_the_console_writes_kafkas_own_reads_and_the_other_way(
+def test_s110_our_console_and_kafkas_own_read_each_others_records(
     broker: Broker, kafkas: Kafkas, run: Run, new_topic: NewTopic, flights: Path
 ) -> None:
     lines = "".join(flights.read_text().splitlines(keepends=True)[:2000])
@@ -278,7 +278,7 @@ def test_s110_what_the_console_writes_kafkas_own_reads_and_the_other_way(
     assert run("kafka-console-consumer", "--topic", there, "--from-beginning", "--max-messages", "2000") == lines
 
 
-def test_s110_files_of_a_log_are_shown_as_by_kafkas_own(broker: Broker, topic: str) -> None:
+def test_s110_log_files_are_shown_as_by_kafkas_own_tool(broker: Broker, topic: str) -> None:
     driver = java.opened()
     for codec in range(5):
         with Wire(broker.address) as wire:
@@ -295,7 +295,7 @@ def test_s110_files_of_a_log_are_shown_as_by_kafkas_own(broker: Broker, topic: s
 # -- the verbs ----------------------------------------------------------------------------------------
 
 
-def test_s110_what_one_verb_writes_as_json_lines_another_reads(broker: Broker, run: Run, new_topic: NewTopic) -> None:
+def test_s110_produce_reads_the_json_lines_that_consume_writes(broker: Broker, run: Run, new_topic: NewTopic) -> None:
     here, there = new_topic(2), new_topic(2)
     for partition, text in ((0, "k1:v1\n:v2\n"), (1, "k3:ü\n")):
         run("produce", here, "-p", partition, "-K", ":", "-Z", "-H", "h=x", stdin=text)
@@ -308,7 +308,7 @@ def test_s110_what_one_verb_writes_as_json_lines_another_reads(broker: Broker, r
     assert sorted(first.replace(f'"{here}"', f'"{there}"').splitlines()) == sorted(second.splitlines())
 
 
-def test_s110_a_reader_that_goes_away_ends_a_consumer_without_a_word(broker: Broker, topic: str) -> None:
+def test_s110_a_closed_pipe_ends_a_consumer_without_output(broker: Broker, topic: str) -> None:
     fill(broker, topic, 20_000)
     line = f"{' '.join(COMMAND)} consume {topic} --from-beginning -b {broker.bootstrap} | head -1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, check=False)
@@ -316,7 +316,7 @@ def test_s110_a_reader_that_goes_away_ends_a_consumer_without_a_word(broker: Bro
     assert done.stderr == b""
 
 
-def test_s110_colours_are_for_terminals_only(broker: Broker, run: Run, topic: str) -> None:
+def test_s110_colours_are_used_only_on_terminals(broker: Broker, run: Run, topic: str) -> None:
     assert ANSI not in run("topic", "list")
     ours, theirs = pty.openpty()
     command = [*COMMAND, "topic", "list", "-b", broker.bootstrap]
@@ -342,14 +342,14 @@ def _until_closed(terminal: int) -> Iterator[bytes]:
     os.close(terminal)
 
 
-def test_s110_exit_codes_tell_failure_from_misuse(broker: Broker, topic: str) -> None:
+def test_s110_exit_codes_distinguish_failure_from_wrong_usage(broker: Broker, topic: str) -> None:
     at = ("-b", broker.bootstrap)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in complaint("topic", "describe", "not-there", *at)
     assert "no such verb: did you mean 'list'?" in complaint("topic", "lisst", *at, code=2)
     assert "--from" in complaint("consume", topic, "--from", "yesterday", *at, code=2)
 
 
-def test_s110_a_consumer_that_is_told_to_end_commits_what_it_showed(
+def test_s110_a_terminated_consumer_commits_the_records_that_it_printed(
     broker: Broker, run: Run, topic: str, group: str
 ) -> None:
     fill(broker, topic, 5)

@@ -69,14 +69,14 @@ def test_s03_writing_to_a_topic_that_does_not_exist_creates_it_with_one_partitio
     assert by_spark(broker, "not-there-yet") == [(0, 0, None, b"first")]
 
 
-def test_s03_a_topic_is_made_as_the_brokers_defaults_say(new_broker: NewBroker) -> None:
+def test_s03_an_auto_created_topic_has_the_brokers_defaults(new_broker: NewBroker) -> None:
     broker = new_broker(num_partitions=4)
     write(broker, "made", [b"first"])
     with Wire(broker.address) as wire:
         assert len(wire.metadata("made").partitions) == 4
 
 
-def test_s03_no_topic_is_created_where_auto_create_is_off(new_broker: NewBroker) -> None:
+def test_s03_no_topic_is_created_if_auto_create_is_disabled(new_broker: NewBroker) -> None:
     broker = new_broker(auto_create_topics_enable="false")
     with Wire(broker.address) as wire:
         reply = wire.ask("Metadata", 9, topics=[{"name": "nowhere"}], allow_auto_topic_creation=True)

@@ -56,7 +56,7 @@ def test_s112_an_administrator_without_rights_is_refused(
         by.delete(user, acl)
 
 
-def test_s112_a_producer_writes_with_the_right_to_write_and_not_without(
+def test_s112_a_producer_can_write_only_with_the_right_to_write(
     client: Client, user: Login, topic: str, grant: Grant
 ) -> None:
     with refusal(client, "topic"):
@@ -80,7 +80,7 @@ def test_s112_an_idempotent_producer_needs_the_right_to_write_one_topic(
     client.write(user, topic, b"x", idempotent=True)
 
 
-def test_s112_a_consumer_needs_its_topic_and_its_group(client: Client, user: Login, topic: str, grant: Grant) -> None:
+def test_s112_a_consumer_needs_rights_to_topic_and_group(client: Client, user: Login, topic: str, grant: Grant) -> None:
     grant(("READ", "TOPIC", topic))
     with refusal(client, "group"):
         client.read(user, topic, topic)
@@ -90,7 +90,7 @@ def test_s112_a_consumer_needs_its_topic_and_its_group(client: Client, user: Log
         client.write(user, topic, b"x")
 
 
-def test_s112_a_consumer_without_its_topic_is_refused(client: Client, user: Login, topic: str, grant: Grant) -> None:
+def test_s112_a_consumer_without_topic_right_is_refused(client: Client, user: Login, topic: str, grant: Grant) -> None:
     grant(("READ", "GROUP", topic))
     if client.tells_of_hidden_topics:
         with refusal(client, "topic"):
@@ -100,7 +100,7 @@ def test_s112_a_consumer_without_its_topic_is_refused(client: Client, user: Logi
         client.read(user, topic, topic)
 
 
-def test_s112_a_transaction_needs_its_id_and_its_topic(client: Client, user: Login, topic: str, grant: Grant) -> None:
+def test_s112_a_transaction_needs_rights_to_id_and_topic(client: Client, user: Login, topic: str, grant: Grant) -> None:
     grant(("DESCRIBE", "TOPIC", topic))
     with refusal(client, "transactional id"):
         client.transact(user, topic, topic)
@@ -111,7 +111,7 @@ def test_s112_a_transaction_needs_its_id_and_its_topic(client: Client, user: Log
     client.transact(user, topic, topic)
 
 
-def test_s112_a_prefix_allows_and_what_is_denied_stays_denied(
+def test_s112_a_prefix_acl_allows_and_a_denied_topic_stays_denied(
     client: Client, user: Login, topic: str, grant: Grant
 ) -> None:
     grant(("ALL", "TOPIC", topic[:-1], "PREFIXED"), ("ALL", "GROUP", "*"))

@@ -88,7 +88,7 @@ def java(kdc: Kdc) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("name", ["java", "kafka-python", "aiokafka"])
-def test_s112_a_user_of_kerberos_comes_in_with_a_foreign_client(
+def test_s112_a_kerberos_user_logs_in_with_another_projects_client(
     name: str, broker: Broker, kdc: Kdc, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = {"kafka-python": KafkaPythonClient, "aiokafka": AiokafkaClient}
@@ -106,7 +106,7 @@ def test_s112_a_user_of_kerberos_comes_in_with_a_foreign_client(
     assert client.read(alice, topic, topic) == [b"by alice"]
 
 
-def test_our_client_comes_in_with_a_keytab_or_the_cache_that_kinit_fills(
+def test_pyclient_logs_in_with_a_keytab_or_the_kinit_cache(
     broker: Broker, kdc: Kdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice, before = login(broker, kdc), len(broker.logged())
@@ -138,7 +138,7 @@ def cluster_of(kdc: Kdc, folder: Path, brokers: int, **more: Any) -> Cluster:
     )
 
 
-def test_brokers_reach_each_other_on_a_listener_that_has_kerberos_alone(kdc: Kdc, data_root: Path) -> None:
+def test_brokers_reach_each_other_on_a_kerberos_only_listener(kdc: Kdc, data_root: Path) -> None:
     with cluster_of(kdc, data_root / "kerberos-cluster", 2) as cluster:
         alice = Login(f"{HOST}:{cluster.ports[2]}", "alice", mechanism="GSSAPI", keytab=kdc.keytab("alice"))
         with Producer(alice.bootstrap, acks="all", **settings(alice)) as producer:
@@ -192,7 +192,7 @@ def told(login: Login, **more: str) -> str:
     return str(caught.value)
 
 
-def test_what_is_wrong_with_a_keytab_or_a_service_is_told(broker: Broker, kdc: Kdc, java: Client) -> None:
+def test_an_error_says_what_is_wrong_with_a_keytab_or_a_service(broker: Broker, kdc: Kdc, java: Client) -> None:
     bob = login(broker, kdc, "bob")
     kdc.renew_key("bob")
     assert "the keytab has another key than the KDC" in told(bob)
@@ -206,7 +206,7 @@ def test_what_is_wrong_with_a_keytab_or_a_service_is_told(broker: Broker, kdc: K
     assert f"Cannot decrypt ticket for third/{HOST}" in broker.logged()
 
 
-def test_brokers_with_tickets_are_one_user_of_zookeeper_and_share_their_secrets(kdc: Kdc, data_root: Path) -> None:
+def test_brokers_with_tickets_are_one_zookeeper_user_and_share_secrets(kdc: Kdc, data_root: Path) -> None:
     service = f"zookeeper/{HOST}"
     server = Kerberos(f"{service}@{REALM}", kdc.keytab(service), kdc.krb5_conf)
     with Ensemble(data_root / "kerberos-zookeeper", host=HOST, kerberos=server) as zookeeper:

@@ -35,7 +35,7 @@ def login(mechanism: str, user: Login, guarded: Guarded, authority: Path, issuer
 
 
 @mechanisms
-def test_s112_a_user_comes_in_by_tls_and_may_do_what_acls_of_its_name_allow(
+def test_s112_a_tls_user_may_do_what_its_acls_allow(
     client: Client, login: Login, topic: str, grant: Grant
 ) -> None:
     with pytest.raises(Refused, match=f"^{client.refusals['topic']}:"):

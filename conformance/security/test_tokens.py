@@ -78,7 +78,7 @@ def token(tokens: Tokens) -> Token:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_s112_java_makes_a_token_and_logs_in_by_it_until_it_is_expired(
+def test_s112_java_creates_a_token_and_logs_in_with_it_until_it_expires(
     mechanism: str, tokens: Tokens, token: Token, java_tool: JavaAdministrator, clients: dict[str, Client],
     user: Login, topic: str, grant: Grant,
 ) -> None:  # fmt: skip
@@ -99,7 +99,7 @@ def test_s112_java_makes_a_token_and_logs_in_by_it_until_it_is_expired(
 
 
 @pytest.mark.parametrize("name", ["librdkafka"])
-def test_s112_a_client_that_cannot_say_that_it_has_a_token_is_refused(
+def test_s112_a_client_that_cannot_mark_its_login_as_a_token_is_refused(
     name: str, token: Token, clients: dict[str, Client], user: Login, topic: str
 ) -> None:
     """SCRAM's extension ``tokenauth=true`` marks a token. Without it, the token's id is the name of an unknown user."""

@@ -20,7 +20,7 @@ FEW = (
 """One kill of each kind: before and after the commit point, with each victim."""
 
 
-def test_each_row_is_there_once_after_a_kill_of_each_kind(tmp_path: Path, counted: Counted) -> None:
+def test_each_row_exists_once_after_a_kill_of_each_kind(tmp_path: Path, counted: Counted) -> None:
     verdict = campaign(tmp_path, FEW)
     counted("", kills=len(FEW), rows=verdict.rows, lost=verdict.lost, doubled=verdict.doubled)
     assert verdict.is_clean, verdict
@@ -28,7 +28,7 @@ def test_each_row_is_there_once_after_a_kill_of_each_kind(tmp_path: Path, counte
 
 @pytest.mark.campaign
 @pytest.mark.timeout(6 * 3600)
-def test_each_row_is_there_once_after_200_kills(tmp_path: Path, counted: Counted) -> None:
+def test_each_row_exists_once_after_200_kills(tmp_path: Path, counted: Counted) -> None:
     verdict = campaign(tmp_path, plan(200, seed=1))
     counted("", kills=200, rows=verdict.rows, lost=verdict.lost, doubled=verdict.doubled)
     assert verdict.is_clean, verdict
@@ -37,7 +37,7 @@ def test_each_row_is_there_once_after_200_kills(tmp_path: Path, counted: Counted
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", sorted(MUTANTS))
-def test_a_defect_is_found(tmp_path: Path, name: str) -> None:
+def test_a_planted_defect_of_the_sink_is_found(tmp_path: Path, name: str) -> None:
     mutant = MUTANTS[name]
     verdict = campaign(tmp_path, [Strike(mutant.stage, mutant.victim)], name)
     assert getattr(verdict, mutant.finding) > 0

@@ -51,7 +51,7 @@ def test_a_batch_is_written_as_a_whole(
     assert values(broker, topic, 3) == once(20_000)
 
 
-def test_every_column_goes_into_its_record(spark: SparkSession, broker: Broker, new_topic: NewTopic) -> None:
+def test_every_column_is_written_into_its_record(spark: SparkSession, broker: Broker, new_topic: NewTopic) -> None:
     first, second = new_topic(2), new_topic(2)
     rows = spark.range(1_000).selectExpr(
         "cast(id as string) value",
@@ -73,7 +73,7 @@ def test_every_column_goes_into_its_record(spark: SparkSession, broker: Broker, 
     assert found == 1_000
 
 
-def test_a_named_write_that_was_done_is_not_done_again(
+def test_a_named_write_that_succeeded_is_not_repeated(
     spark: SparkSession, broker: Broker, new_topic: NewTopic
 ) -> None:
     topic = new_topic(1)
@@ -83,7 +83,7 @@ def test_a_named_write_that_was_done_is_not_done_again(
     assert values(broker, topic) == once(100)
 
 
-def test_a_batch_that_fails_leaves_nothing_that_readers_would_see_or_wait_for(
+def test_a_failed_batch_leaves_no_record_and_no_open_transaction(
     spark: SparkSession, broker: Broker, new_topic: NewTopic
 ) -> None:
     topic = new_topic(2)
@@ -139,7 +139,7 @@ def streamed(spark: SparkSession, folder: Path, options: dict[str, str], batches
 
 
 @pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at least once", "exactly once"])
-def test_a_stream_goes_on_where_it_stopped(
+def test_a_stream_resumes_where_it_stopped(
     spark: SparkSession, broker: Broker, new_topic: NewTopic, tmp_path: Path, options: dict[str, str]
 ) -> None:
     given = to(broker, topic=new_topic(2), **options)
@@ -154,7 +154,7 @@ def test_a_stream_goes_on_where_it_stopped(
         assert len(found) % 500 == 0
 
 
-def test_a_stream_that_is_stopped_in_a_batch_leaves_nothing_that_readers_wait_for(
+def test_a_stream_stopped_within_a_batch_leaves_no_open_transaction(
     spark: SparkSession, broker: Broker, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     """One task has written its rows when the other, which sleeps, is cancelled, long before any time-out."""

@@ -67,7 +67,7 @@ def test_a_record_is_a_row_with_all_its_columns(source: Source, broker: Broker, 
     assert (second["key"], second["headers"], second["offset"]) == (None, None, 1)
 
 
-def test_the_broker_s_time_is_told_from_the_producer_s(source: Source, broker: Broker, new_topic: NewTopic) -> None:
+def test_log_append_time_is_distinguished_from_create_time(source: Source, broker: Broker, new_topic: NewTopic) -> None:
     topic = new_topic(message_timestamp_type="LogAppendTime")
     fill(broker, topic, ["v"], timestamp=1)
     (row,) = source.batch(topic, "timestampType int, timestamp timestamp").collect()
@@ -82,13 +82,13 @@ def test_topics_are_named_matched_or_given_by_partition(source: Source, numbers:
     assert source.values(subscribePattern="spark-num") == []
 
 
-def test_offsets_say_where_to_start_and_to_end(source: Source, numbers: str) -> None:
+def test_a_batch_starts_and_ends_at_the_given_offsets(source: Source, numbers: str) -> None:
     start, end = per_partition(numbers, 90, -2, 100), per_partition(numbers, -1, 3, 100)
     found = source.values(numbers, startingOffsets=start, endingOffsets=end)
     assert found == counted(*range(90, 100), 100, 101, 102)
 
 
-def test_times_say_where_to_start_and_to_end(source: Source, numbers: str) -> None:
+def test_a_batch_starts_and_ends_at_the_given_times(source: Source, numbers: str) -> None:
     since, until = NOON_MS + 98_500, NOON_MS + 102_000
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
     found = source.values(numbers, startingTimestamp=str(since), endingTimestamp=str(until), **latest)
@@ -119,7 +119,7 @@ def test_only_the_columns_of_a_schema_are_read(source: Source, numbers: str) -> 
 
 
 @pytest.mark.skipif(not PUSHES_FILTERS, reason="Spark pushes filters since 4.1")
-def test_filters_are_served_by_the_log_where_spark_asks(source: Source, numbers: str) -> None:
+def test_filters_that_spark_pushes_down_are_applied_by_the_log(source: Source, numbers: str) -> None:
     source.spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         rows = source.batch(numbers).where("partition > 0 and offset >= 98 and topic like 'spark%'")
@@ -133,7 +133,7 @@ def test_filters_are_served_by_the_log_where_spark_asks(source: Source, numbers:
         source.spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_records_that_are_gone_fail_by_name_or_are_passed_over(source: Source, broker: Broker, topic: str) -> None:
+def test_deleted_records_fail_the_query_or_are_skipped(source: Source, broker: Broker, topic: str) -> None:
     fill(broker, topic, range(50))
     cut(broker, topic, before=20)
     start = per_partition(topic, 10)
@@ -171,7 +171,7 @@ def test_values_in_json_are_typed_columns(source: Source, broker: Broker, topic:
         source.batch(topic, **options).collect()
 
 
-def test_values_in_avro_are_typed_columns_behind_the_number_of_their_schema(
+def test_values_in_avro_after_a_schema_id_are_typed_columns(
     source: Source, broker: Broker, topic: str
 ) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": "string"}]}
@@ -207,7 +207,7 @@ def test_a_wrong_option_is_named_with_the_right_one(source: Source, numbers: str
         source.batch(numbers, **WRONG[told]).collect()
 
 
-def test_a_topic_that_is_not_there_is_named_and_not_made(source: Source) -> None:
+def test_a_missing_topic_is_named_and_not_created(source: Source) -> None:
     quick = {"fetchOffset.numRetries": "0"}
     for _ in range(2):
         with pytest.raises(Exception, match="no-such-topic"):

@@ -45,7 +45,7 @@ def written(source: Source) -> list[int]:
     return sorted(int(value) for *_, value in source.result())
 
 
-def test_a_restart_goes_on_where_the_checkpoint_says(source: Source, broker: Broker, new_topic: NewTopic) -> None:
+def test_a_restart_resumes_at_the_checkpoint(source: Source, broker: Broker, new_topic: NewTopic) -> None:
     topic = new_topic(3)
     for partition in range(3):
         fill(broker, topic, range(100 * partition, 100 * partition + 50), partition)
@@ -60,7 +60,7 @@ def test_a_restart_goes_on_where_the_checkpoint_says(source: Source, broker: Bro
     assert progress(again)["endOffset"] == {topic: {"0": 100, "1": 100, "2": 100}}
 
 
-def test_rows_are_read_while_they_are_written_and_lag_is_seen(
+def test_rows_are_read_while_they_are_written_and_lag_is_reported(
     source: Source, broker: Broker, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(3)
@@ -97,7 +97,7 @@ def test_new_partitions_and_topics_begin_at_their_first_record(
     assert written(source) == list(range(15))
 
 
-def test_available_now_ends_though_more_is_written(source: Source, broker: Broker, topic: str) -> None:
+def test_available_now_ends_although_more_is_written(source: Source, broker: Broker, topic: str) -> None:
     fill(broker, topic, range(40))
     query = source.start(source.stream(topic, **EARLIEST, maxOffsetsPerTrigger="10"), availableNow=True)
     until(lambda: query.recentProgress, "a batch", PATIENCE_S)
@@ -107,14 +107,14 @@ def test_available_now_ends_though_more_is_written(source: Source, broker: Broke
     assert written(source) == list(range(40))
 
 
-def test_bytes_limit_a_batch_too(source: Source, broker: Broker, topic: str) -> None:
+def test_a_batch_is_limited_in_bytes_too(source: Source, broker: Broker, topic: str) -> None:
     fill(broker, topic, (f"{number:01000d}" for number in range(200)))
     query = source.run(source.stream(topic, **EARLIEST, maxBytesPerTrigger="60000"))
     assert sum(sizes(query)) == 200
     assert all(40 <= size <= 60 for size in sizes(query)[:-1])
 
 
-def test_a_batch_waits_for_records_but_not_for_ever(source: Source, broker: Broker, topic: str) -> None:
+def test_a_batch_waits_a_limited_time_for_records(source: Source, broker: Broker, topic: str) -> None:
     limits = {"minOffsetsPerTrigger": "100", "maxTriggerDelay": "20s"}
     idle = "spark.sql.streaming.noDataProgressEventInterval"
     fill(broker, topic, range(10))
@@ -142,7 +142,7 @@ def seen(query: Any, topic: str) -> tuple[int, int]:
     return told["endOffset"][topic]["0"], told["latestOffset"][topic]["0"]
 
 
-def test_records_that_are_gone_end_the_query_by_name_or_are_passed_over(
+def test_deleted_records_end_the_query_or_are_skipped(
     source: Source, broker: Broker, topic: str
 ) -> None:
     fill(broker, topic, range(20))
@@ -172,7 +172,7 @@ def test_a_topic_that_was_created_again_is_noticed(source: Source, broker: Broke
     assert written(source) == [*range(30), *range(130, 140)]
 
 
-def test_read_committed_never_shows_what_is_open_or_aborted(source: Source, broker: Broker, topic: str) -> None:
+def test_read_committed_never_returns_open_or_aborted_records(source: Source, broker: Broker, topic: str) -> None:
     committed = {"kafka.isolation.level": "read_committed", **EARLIEST}
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions(60)
@@ -189,6 +189,6 @@ def test_read_committed_never_shows_what_is_open_or_aborted(source: Source, brok
     assert written(source) == [*range(10), *range(20, 30)]
 
 
-def test_a_stream_has_no_end_to_set(source: Source, topic: str) -> None:
+def test_a_stream_refuses_an_option_for_its_end(source: Source, topic: str) -> None:
     with pytest.raises(Exception, match=r"endingOffsets is not an option of spark\.readStream"):
         source.run(source.stream(topic, endingOffsets="latest"))

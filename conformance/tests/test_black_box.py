@@ -11,11 +11,11 @@ from conformance.tests.test_named_numbers import ROOT
 OURS = re.compile(r"""(?:import_module|__import__|find_spec)\(\s*f?["'](?:cy|proofs|pybroker|pyclient)\b""")
 
 
-def test_no_module_of_ours_is_imported_by_a_string() -> None:
+def test_no_own_module_is_imported_by_a_string() -> None:
     paths = [path for folder in ("conformance", "harness") for path in sorted((ROOT / folder).rglob("*.py"))]
     assert [path.name for path in paths if path.name != "test_black_box.py" and OURS.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("text", ['import_module("pyclient")', "__import__('pybroker.log')", 'find_spec("cy.wire")'])
-def test_such_an_import_is_found(text: str) -> None:
+def test_an_import_by_a_string_is_found(text: str) -> None:
     assert OURS.search(text)

@@ -48,7 +48,7 @@ def build(clone: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("compiler", ["/bin/false", "/no/such/compiler", "true"])
-def test_without_a_compiler_one_line_says_what_to_install_and_nothing_is_translated(clone: Path, compiler: str) -> None:
+def test_without_a_compiler_one_line_says_what_to_install(clone: Path, compiler: str) -> None:
     ended = build(clone, CC=compiler)
     assert ended.returncode == 1
     last = ended.stderr.splitlines()[-1]
@@ -67,7 +67,7 @@ def test_without_pythons_headers_one_line_says_what_to_install(clone: Path) -> N
     assert ended.stderr.splitlines()[-1].startswith(f"pybroker cannot be compiled: {sys.executable} has no Python.h")
 
 
-def test_what_was_translated_is_not_translated_again_until_a_source_changes(
+def test_cython_translates_a_module_again_only_after_a_source_changed(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every file of another build environment's Cython is newer here."""
@@ -105,7 +105,7 @@ SHARED = "cdef inline int one() noexcept:\n    return 1\n"
 ITEM = "def item(list values, int at):\n    return values[at]\n"
 
 
-def test_what_changed_is_translated_again_whatever_the_times_of_files_say(translate: Callable[[], list[str]]) -> None:
+def test_changed_sources_are_translated_again_whatever_their_file_times(translate: Callable[[], list[str]]) -> None:
     """The test changes directives, and then sources whose files are older than their results."""
     shutil.copy(ROOT / "setup.py", "setup.py")
     Path("cy/shared.pxd").write_text(SHARED)
@@ -128,7 +128,7 @@ def test_what_changed_is_translated_again_whatever_the_times_of_files_say(transl
     assert translate() == []
 
 
-def test_what_was_compiled_in_place_is_not_compiled_again_until_a_source_changes(
+def test_a_module_compiled_in_place_is_compiled_again_only_after_a_source_changed(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pip builds into folders of its own, which are new each time."""
@@ -148,7 +148,7 @@ def test_what_was_compiled_in_place_is_not_compiled_again_until_a_source_changes
         os.utime(changed, (before, before))
 
 
-def test_modules_that_were_compiled_by_other_flags_are_compiled_again(
+def test_modules_compiled_with_other_flags_are_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``newer`` tests modules without optimizations, which must not be installed."""
@@ -186,7 +186,7 @@ def test_the_modules_are_named_while_they_are_compiled(tmp_path: Path, monkeypat
     assert build(tmp_path, PYBROKER_CFLAGS="-O1", PYBROKER_PROGRESS="/no/such/file").returncode == 0
 
 
-def test_in_a_clone_where_nothing_is_compiled_the_installed_modules_are_taken(clone: Path) -> None:
+def test_an_uncompiled_clone_uses_the_installed_modules(clone: Path) -> None:
     program = "import cy.wire.codec, pybroker, pyclient; print(pybroker.__file__, cy.wire.codec.__file__)"
     shown = subprocess.run(
         [sys.executable, "-c", program],
@@ -199,7 +199,7 @@ def test_in_a_clone_where_nothing_is_compiled_the_installed_modules_are_taken(cl
     assert [Path(path).parents[n] for path, n in zip(shown, (1, 2), strict=True)] == [clone, ROOT]
 
 
-def test_where_nothing_is_compiled_or_installed_one_line_says_what_to_do(clone: Path) -> None:
+def test_without_compiled_modules_one_line_says_what_to_do(clone: Path) -> None:
     """``python -m pybroker`` finds everything else that is installed."""
     program = (
         "import sys; sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in repr(each)]\n"

@@ -64,7 +64,7 @@ def test_a_line_of_the_list_says_hours_or_minutes() -> None:
     assert [Campaign("", hours, ()).takes() for hours in (1 / 3, 1, 2.5)] == ["20 min", "1 h", "2.5 h"]
 
 
-def test_options_go_to_each_command_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_passed_to_each_command_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = planted(monkeypatch, Suite(("a", "b"), ("b/c",), ("-s",)), Program("p.q", ("--seeds", "1")))
     assert campaign.main(["some", "--help", "-k", "x y", "--"]) == 0
     limits = ["-o", "faulthandler_timeout=0"]
@@ -76,7 +76,7 @@ def test_options_go_to_each_command_as_they_are(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.nightly
-def test_all_commands_are_run_and_the_first_failure_is_handed_on(tmp_path: Path) -> None:
+def test_all_commands_run_and_the_first_failure_is_the_exit_code(tmp_path: Path) -> None:
     last = tmp_path / "last"
     killed = python("import os; os.kill(os.getpid(), 9)")
     touched = python(f"open({str(last)!r}, 'w')")

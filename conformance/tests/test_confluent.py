@@ -71,7 +71,7 @@ def offsets(consumer: ConfluentConsumer) -> list[tuple[Place, int]]:
 
 
 @pytest.mark.parametrize("kind", ["revoke", "lost"])
-def test_a_record_of_a_partition_that_was_given_up_after_it_is_another_members(
+def test_a_record_of_a_partition_revoked_during_the_poll_is_dropped(
     consumer: ConfluentConsumer, kind: str
 ) -> None:
     def then() -> list[Message]:
@@ -82,7 +82,7 @@ def test_a_record_of_a_partition_that_was_given_up_after_it_is_another_members(
     assert offsets(consumer) == [(Place("t", 1), 5)]
 
 
-def test_what_a_new_assignment_of_it_gives_is_given(consumer: ConfluentConsumer) -> None:
+def test_a_record_of_a_partition_assigned_again_is_returned(consumer: ConfluentConsumer) -> None:
     def then() -> list[Message]:
         for kind in ("revoke", "assign"):
             consumer._client.tell(kind)  # type: ignore[attr-defined]
@@ -92,6 +92,6 @@ def test_what_a_new_assignment_of_it_gives_is_given(consumer: ConfluentConsumer)
     assert offsets(consumer) == [(Place("t", 0), 0)]
 
 
-def test_what_no_rebalance_has_taken_is_given(consumer: ConfluentConsumer) -> None:
+def test_a_record_of_a_partition_that_was_kept_is_returned(consumer: ConfluentConsumer) -> None:
     consumer._client.then = lambda: [Message(0, 1)]  # type: ignore[attr-defined]
     assert offsets(consumer) == [(Place("t", 0), 0), (Place("t", 0), 1)]

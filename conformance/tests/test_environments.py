@@ -34,13 +34,13 @@ def holds(suite: Suite, file: Path) -> bool:
     return bool(within & {*suite.paths}) and not within & {*suite.ignored}
 
 
-def test_each_test_of_a_campaign_belongs_to_one_of_them() -> None:
+def test_each_campaign_test_belongs_to_exactly_one_campaign() -> None:
     homes = {str(file): [name for name, suite in suites() if holds(suite, file)] for file in marked()}
     assert len(homes) > 10
     assert not {file: names for file, names in homes.items() if len(names) != 1}
 
 
-def test_what_campaigns_name_is_there_and_has_tests_of_campaigns() -> None:
+def test_the_paths_of_each_campaign_exist_and_have_campaign_tests() -> None:
     files = marked()
     for name, suite in suites():
         for path in (*suite.paths, *suite.ignored):
@@ -48,7 +48,7 @@ def test_what_campaigns_name_is_there_and_has_tests_of_campaigns() -> None:
             assert any(Path(path) in (file, *file.parents) for file in files), f"{name}: {path}"
 
 
-def test_the_programs_of_campaigns_are_there() -> None:
+def test_the_programs_of_campaigns_exist() -> None:
     for name, campaign in CAMPAIGNS.items():
         for command in campaign.commands:
             if isinstance(command, Program):

@@ -126,5 +126,5 @@ def test_no_test_of_the_gate_depends_on_time() -> None:
         ("pytestmark = [pytest.mark.ours, pytest.mark.campaign]\ndef test():\n    time.sleep(1)", 0),
     ],
 )
-def test_the_lint_finds_what_depends_on_time(source: str, lines: int) -> None:
+def test_the_lint_finds_tests_that_depend_on_time(source: str, lines: int) -> None:
     assert len(found(source)) == lines

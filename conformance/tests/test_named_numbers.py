@@ -85,7 +85,7 @@ def unnamed(source: str) -> list[tuple[int, int]]:
     return found
 
 
-def test_error_codes_and_kinds_of_resources_have_their_names() -> None:
+def test_error_codes_and_resource_types_are_written_by_name() -> None:
     told = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -119,5 +119,5 @@ def test_error_codes_and_kinds_of_resources_have_their_names() -> None:
         ("codes[2].error_code == FENCED", []),
     ],
 )
-def test_a_bare_number_is_found_where_it_stands_for_an_error_or_a_kind(source: str, numbers: list[int]) -> None:
+def test_a_bare_number_for_an_error_code_or_resource_type_is_found(source: str, numbers: list[int]) -> None:
     assert [number for _, number in unnamed(source)] == numbers

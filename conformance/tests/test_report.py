@@ -16,13 +16,13 @@ def test_every_row_has_a_test_of_its_id() -> None:
     assert not [row for row, tests in found.items() if not tests]
 
 
-def test_names_tell_the_rows() -> None:
+def test_the_name_of_a_test_contains_its_row() -> None:
     assert rows.of_test("test_s57_s60_a_crash") == ["S57", "S60"]
     assert rows.of_test("test_s100_so_many") == ["S100"]
     assert rows.of_test("test_storage_of_s3") == rows.of_test("test_segments") == []
 
 
-def test_a_count_is_told_in_words() -> None:
+def test_a_count_is_written_in_words() -> None:
     assert in_words({"case": "acks=1", "acked": 1000, "lost": 7}) == "acks=1: 1,000 acked, 7 lost"
     assert in_words({"kills": 2}) == "2 kills"
 
@@ -37,7 +37,7 @@ def line_of(row: str, trials: dict[str, Trial], due: list[str]) -> str:
     return next(line for line in page.rendered(trials, due).splitlines() if line.startswith(f"| {row} "))
 
 
-def test_a_row_passes_when_all_its_cases_do() -> None:
+def test_a_row_passes_if_all_its_cases_pass() -> None:
     row, name = a_row()
     good, bad = Trial(clients=["PySpark", "kcat"], seconds=2), Trial("failed", is_campaign=True)
     assert row not in page.unshown({name: good}, [name])
@@ -58,7 +58,7 @@ def test_a_row_does_not_pass_while_one_of_its_cases_was_never_run() -> None:
     assert "| **not run** |" in line_of(row, {}, due)
 
 
-def test_what_another_commit_has_shown_is_called_old() -> None:
+def test_results_of_another_commit_are_marked_as_old() -> None:
     row, name = a_row()
     trials = {f"{name}[a]": Trial(commit="new", at="2026-02"), f"{name}[b]": Trial(commit="aged", at="2026-01")}
     assert row not in page.unshown(trials, [*trials])
@@ -66,7 +66,7 @@ def test_what_another_commit_has_shown_is_called_old() -> None:
     assert "Rows with cases of runs before `new`: 1 " in page.rendered(trials, [*trials])
 
 
-def test_a_run_of_all_cases_replaces_what_was_there() -> None:
+def test_a_run_of_all_cases_replaces_earlier_results() -> None:
     _, name = a_row()
     new, old = Trial(commit="new", at="2026-02"), Trial(commit="aged", at="2026-01")
     trials = {f"{name}[a]": new, f"{name}[b]": new, f"{name}[gone]": old}
@@ -75,14 +75,14 @@ def test_a_run_of_all_cases_replaces_what_was_there() -> None:
 
 
 @pytest.mark.nightly
-def test_pytest_tells_all_cases_of_all_rows_those_too_that_take_minutes() -> None:
+def test_pytest_lists_all_cases_of_all_rows_including_slow_ones() -> None:
     due = page.collected()
     assert {page.test_of(node_id) for node_id in due} <= set(rows.tests())
     assert all(row.missing for row in page.by_row({}, due).values())
     assert [node_id for node_id in due if "test_s100_" in node_id and "5000" in node_id]
 
 
-def test_the_file_keeps_what_other_runs_showed_and_forgets_tests_that_are_gone(tmp_path: Path) -> None:
+def test_the_file_keeps_results_of_other_runs_and_drops_deleted_tests(tmp_path: Path) -> None:
     _, name = a_row()
     trials = {f"{name}[a]": Trial(counts=[{"case": "", "lost": 1}]), f"{name}_gone": Trial()}
     save(tmp_path / "results.json", trials)

@@ -13,7 +13,7 @@ def write_log(table: Path, name: str, *files: str) -> None:
     (table / "_spark_metadata" / name).write_text("\n".join(["v1", *entries]))
 
 
-def test_a_file_that_a_compacted_log_repeats_counts_once_and_one_that_no_log_names_not_at_all(tmp_path: Path) -> None:
+def test_each_parquet_file_named_by_the_log_counts_once(tmp_path: Path) -> None:
     (tmp_path / "_spark_metadata").mkdir()
     (tmp_path / "given-up").touch()
     write_log(tmp_path, "8", "of-8", "day=a%20b/of-8")

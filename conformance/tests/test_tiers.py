@@ -23,12 +23,12 @@ FILE = PurePath("conformance/scenarios/test_one.py")
         (["new_broker"], {}, ["process"]),
     ],
 )
-def test_fixtures_and_clients_say_what_a_test_starts(
+def test_fixtures_and_clients_decide_the_tier_of_a_test(
     fixtures: list[str], parameters: dict[str, object], kinds: list[str]
 ) -> None:
     assert started(FILE, fixtures, parameters) == kinds
     assert {*kinds} <= STARTED.keys()
 
 
-def test_a_folder_says_it_too() -> None:
+def test_a_folder_decides_the_tier_of_a_test() -> None:
     assert started(PurePath("/anywhere/pyclient/spark/tests/test_filters.py"), [], {}) == ["spark"]

@@ -32,13 +32,13 @@ def run(folder: Path, marker: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_a_test_that_says_nothing_of_its_time_ends_the_run_with_all_stacks(tmp_path: Path) -> None:
+def test_a_test_over_the_default_time_limit_ends_the_run_with_all_stacks(tmp_path: Path) -> None:
     done = run(tmp_path, "")
     assert done.returncode != 0
     assert "Timeout" in done.stderr
 
 
 @pytest.mark.parametrize("marker", ["timeout(0)", "timeout(60)", "campaign"])
-def test_a_longer_limit_of_a_test_counts(tmp_path: Path, marker: str) -> None:
+def test_a_test_may_set_a_longer_time_limit(tmp_path: Path, marker: str) -> None:
     done = run(tmp_path, f"@pytest.mark.{marker}")
     assert done.returncode == 0, done.stdout + done.stderr

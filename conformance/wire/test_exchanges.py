@@ -58,7 +58,7 @@ def play(case: Case, broker: Broker) -> str | None:
     return None if is_right else f"{case.title}:\n{answer}\n{case.answer}"
 
 
-def test_every_answer_has_its_bytes(fresh: Broker) -> None:
+def test_every_response_has_the_recorded_bytes(fresh: Broker) -> None:
     """The cases run in order: one reads what another writes."""
     played = [case for case in cases() if fresh.name == OURS or not case.title.startswith(OURS)]
     assert len(played) > 10

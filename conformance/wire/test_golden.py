@@ -59,7 +59,7 @@ def is_known_to_kafka_python(name: str, version: int) -> bool:
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_a_frame_of_a_real_client_is_answered(
+def test_a_recorded_frame_of_a_real_client_is_answered(
     exchange: Exchange, wire: Wire, advertised: dict[int, tuple[int, int]]
 ) -> None:
     low, high = advertised.get(exchange.api_key, (1, 0))

@@ -12,7 +12,7 @@ from pybroker.security import acl_index, authorizer
 from pybroker.security.authorizer import StandardAuthorizer
 
 NODES = "pybroker/cluster/decisions/tests/test_acls.py"
-GUESTS = "conformance/faults/test_guests.py::test_s112_guests_are_let_in_only_as_long_as_they_may"
+GUESTS = "conformance/faults/test_guests.py::test_s112_clients_have_access_only_as_long_as_it_is_granted"
 RULES = "pybroker/security/tests/test_authorizer.py"
 
 

@@ -25,7 +25,7 @@ def bootstrap() -> Iterator[str]:
     "load",
     [Load("confluent", "produce", 1000), Load("aio_kafka", "aio_getmany", 1000), Load("kafka_python", "consume", 1000)],
 )
-def test_a_worker_tells_speed_and_cpu(bootstrap: str, load: Load) -> None:
+def test_a_worker_reports_speed_and_cpu(bootstrap: str, load: Load) -> None:
     sample = run(load, bootstrap)
     assert not sample.skipped
     assert sample.figures.keys() == {SPEED, CPU}
@@ -33,7 +33,7 @@ def test_a_worker_tells_speed_and_cpu(bootstrap: str, load: Load) -> None:
 
 
 @pytest.mark.parametrize("case", ["produce", "produce_many", "consume", "consume_arrow", "aio_send", "aio_getmany"])
-def test_our_worker_tells_speed_and_cpu(bootstrap: str, case: str) -> None:
+def test_the_pyclient_worker_reports_speed_and_cpu(bootstrap: str, case: str) -> None:
     sample = run(Load(OURS, case, 20_000), bootstrap)
     assert not sample.skipped
     assert sample.figures.keys() == {SPEED, CPU}
@@ -48,15 +48,15 @@ def test_a_worker_connects_by_tls_to_a_broker_with_a_certificate(tmp_path: Path,
             run(Load(worker, "latency", 1), broker.encrypted)
 
 
-def test_a_worker_tells_quantiles_of_latencies(bootstrap: str) -> None:
+def test_a_worker_reports_quantiles_of_latencies(bootstrap: str) -> None:
     figures = run(Load("confluent", "latency", 100), bootstrap).figures
     assert 0 < figures[LATENCY] <= figures["p99_us"]
 
 
-def test_a_case_that_a_client_has_not_is_skipped_with_its_name(bootstrap: str) -> None:
+def test_a_benchmark_that_a_client_lacks_is_skipped_and_named(bootstrap: str) -> None:
     assert run(Load("confluent", "fly", 1), bootstrap) == Sample(Load("confluent", "fly", 1), {}, "no case fly")
 
 
-def test_a_worker_that_fails_is_an_error_with_its_last_words(bootstrap: str) -> None:
+def test_the_error_of_a_failed_worker_has_its_last_output(bootstrap: str) -> None:
     with pytest.raises(WorkerError, match="No module named"):
         run(Load("nobody", "produce", 1), bootstrap)

@@ -36,7 +36,7 @@ def test_every_row_has_its_figures(tmp_path: Path, brokers: int) -> None:
     assert len(rows) == 5
 
 
-def test_all_requests_of_a_packet_are_answered_though_it_is_larger_than_what_buffers_hold(tmp_path: Path) -> None:
+def test_all_requests_of_a_packet_larger_than_the_buffers_are_answered(tmp_path: Path) -> None:
     packet = requests.small_ones(HOSTILE, 4_000_000)
     with running(tmp_path, 1) as target:
         said = one(target.address, packet)
@@ -45,7 +45,7 @@ def test_all_requests_of_a_packet_are_answered_though_it_is_larger_than_what_buf
     assert int(said.removesuffix(" B")) > 20 * count
 
 
-def test_of_three_brokers_others_than_the_controller_lead_and_coordinators_are_asked(tmp_path: Path) -> None:
+def test_with_three_brokers_the_controller_leads_no_partition_under_test(tmp_path: Path) -> None:
     with running(tmp_path, 3) as target:
         with Wire(target.address) as wire:
             topics = [{"name": HOSTILE}]
@@ -67,7 +67,7 @@ def test_the_verdict_names_rows_that_miss_a_goal(bad: dict[str, object]) -> None
     assert table.verdict({"good": GOOD, "bad": GOOD | bad}).endswith("missed by bad.")
 
 
-def test_figures_stand_between_the_marks_of_their_number_of_brokers(tmp_path: Path) -> None:
+def test_figures_are_written_between_the_marks_for_their_number_of_brokers(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("a\n" + "\n".join(mark for brokers in (1, 3) for mark in (*table.marks(brokers), "b")) + "\n")
     for brokers in (1, 3):

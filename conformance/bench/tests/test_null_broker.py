@@ -47,7 +47,7 @@ def test_confluent_kafka_reads_the_batch_again_and_again(broker: NullBroker, gro
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_confluent_kafka_gets_offsets_that_go_on(broker: NullBroker, idempotent: bool) -> None:
+def test_confluent_kafka_gets_consecutive_offsets(broker: NullBroker, idempotent: bool) -> None:
     offsets: list[int] = []
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap, "linger.ms": 1, "enable.idempotence": idempotent}
@@ -96,7 +96,7 @@ def test_kafka_python_produces_and_reads(broker: NullBroker) -> None:
     assert (offsets, found[:WANTED]) == ([0, 1, 2], EXPECTED)
 
 
-def test_large_produce_requests_are_skipped_and_what_follows_is_answered(broker: NullBroker) -> None:
+def test_large_produce_requests_are_skipped_and_later_requests_answered(broker: NullBroker) -> None:
     """Two partitions have a megabyte each: the records lie outside the buffer, and the second row lies behind them."""
     batch = batch_of(1000, 1000)
     rows = [{"index": index, "records": batch} for index in (0, 1)]
@@ -109,7 +109,7 @@ def test_large_produce_requests_are_skipped_and_what_follows_is_answered(broker:
 
 
 @pytest.mark.parametrize("version", range(4, 17))
-def test_a_fetch_keeps_both_limits_but_gives_one_batch_at_least(broker: NullBroker, version: int) -> None:
+def test_a_fetch_keeps_both_limits_but_returns_at_least_one_batch(broker: NullBroker, version: int) -> None:
     size = len(batch_of(SIZE, RECORDS))
     rows = [{"partition": index, "fetch_offset": 25, "partition_max_bytes": 3 * size} for index in (0, 1)]
     with Wire(("127.0.0.1", broker.port)) as wire:

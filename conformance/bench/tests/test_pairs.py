@@ -21,7 +21,7 @@ def test_more_speed_and_less_cpu_are_better() -> None:
     assert pairs.row(PAIR, samples) == "| a pair | 1 M/s | 4 M/s | 4.00 | ≥ 4 | 2 | 0.5 | 4.00 |"
 
 
-def test_less_latency_is_better_and_medians_count() -> None:
+def test_less_latency_is_better_and_medians_are_compared() -> None:
     samples = {
         DELAY.theirs: [Sample(DELAY.theirs, {LATENCY: value}) for value in (100.0, 60.0, 50.0)],
         DELAY.ours: [Sample(DELAY.ours, {LATENCY: value}) for value in (30.0, 30.0, 25.0)],
@@ -29,7 +29,7 @@ def test_less_latency_is_better_and_medians_count() -> None:
     assert "| 60 µs | 30 µs | 2.00 |" in pairs.row(DELAY, samples)
 
 
-def test_a_load_of_two_pairs_runs_once_and_ours_right_behind_theirs() -> None:
+def test_a_load_shared_by_two_pairs_runs_once_and_ours_follows_theirs() -> None:
     write, ours, once = Load("kafka", "write", 1), Load(OURS, "write", 1), Load(OURS, "write_exactly_once", 1)
     page = Page("a", "b", [Pair("one", write, ours), Pair("two", write, once), PAIR])
     assert list(page.loads([])) == [write, ours, once, PAIR.theirs, PAIR.ours]
@@ -52,7 +52,7 @@ def test_a_load_that_fails_does_not_end_the_others() -> None:
     assert said[:2] == ["round 1 confluent produce: skipped: no such peer", "round 1 ours produce: records_s 1"]
 
 
-def test_what_was_skipped_is_written_into_the_page_and_what_was_not_is_drawn(tmp_path: Path) -> None:
+def test_the_page_lists_skipped_loads_and_draws_the_others(tmp_path: Path) -> None:
     pair, other = PAGE.pairs
     samples = {
         pair.theirs: [Sample(pair.theirs, {SPEED: 1e6, CPU: 1.0})] * 2,

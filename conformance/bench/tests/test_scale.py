@@ -23,12 +23,12 @@ def test_the_exponent_is_the_slope_between_logarithms() -> None:
     assert exponent([(100, 1.0)]) is exponent([]) is None
 
 
-def test_noise_does_not_count_unless_there_was_much_of_it() -> None:
+def test_a_small_measurement_counts_only_with_enough_calls() -> None:
     found = [sample(100, 0.01), sample(1_000, 0.01, calls=10), sample(5_000, 0.1)]
     assert clear(found, "ours", "metadata", CPU) == [(1_000, 0.01), (5_000, 0.1)]
 
 
-def test_what_each_costs_counts_where_a_row_is_about_fewer() -> None:
+def test_a_row_about_fewer_items_compares_the_cost_per_item() -> None:
     found = [sample(1_000, 1.0), sample(5_000, 1.0, items=1_000)]
     assert clear(found, "ours", "metadata", CPU) == [(1_000, 1.0), (5_000, 5.0)]
 

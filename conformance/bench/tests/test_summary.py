@@ -16,7 +16,7 @@ def test_readme_has_the_same_figures() -> None:
     assert summary.start(summary.DOCS) in " ".join(README.read_text(encoding="utf-8").split())
 
 
-def test_amounts_have_two_digits_and_the_unit_that_fits() -> None:
+def test_amounts_have_two_digits_and_a_fitting_unit() -> None:
     assert summary.amount(0.306, "s") == "0.31 s"
     assert summary.amount(344.2, "MB") == "344 MB"
     assert summary.amount(11_000, "ms") == "11 s"

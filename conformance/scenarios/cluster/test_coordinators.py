@@ -66,7 +66,7 @@ class Reader:
         return self.member.committed([self.place]) == {self.place: offset}
 
 
-def test_s60_what_is_committed_is_found_when_the_coordinator_has_moved(embedded: OpenCluster, topic: str) -> None:
+def test_s60_committed_offsets_are_found_after_the_coordinator_has_moved(embedded: OpenCluster, topic: str) -> None:
     """Connections stay open, and no heartbeat tells clients: each one asks the old coordinator and learns of the new
     one.
     """

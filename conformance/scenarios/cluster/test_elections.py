@@ -28,7 +28,7 @@ NOBODY = -1
 ORDERS = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3, 2)}
 
 
-def test_s18_s92_s99_the_next_replica_of_the_list_leads_clients_go_on_and_preferred_leaders_come_back(
+def test_s18_s92_s99_the_next_replica_leads_and_the_preferred_leader_returns(
     cluster: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
 ) -> None:
     """The first live in-sync replica of each list leads; ``leader.imbalance.check.interval.seconds`` is 1 here."""
@@ -48,7 +48,7 @@ def test_s18_s92_s99_the_next_replica_of_the_list_leads_clients_go_on_and_prefer
     counted(f"{cluster.kind}, while the leaders moved", acked=acked, streamed_by_spark=len(seen))
 
 
-def test_s99_leaders_come_back_where_more_than_ten_percent_of_a_brokers_are_elsewhere(tmp_path: Path) -> None:
+def test_s99_leaders_return_if_more_than_ten_percent_of_a_brokers_are_elsewhere(tmp_path: Path) -> None:
     """Of 11 partitions that prefer broker 2, one has another leader; of broker 1's 11, two have, and must move back."""
     before = {number: (1, 2) if number < 10 else (2, 1) for number in range(20)}
     with OpenCluster(tmp_path / "balance", 2, None, leader_imbalance_check_interval_seconds=1) as cluster:
@@ -62,7 +62,7 @@ def test_s99_leaders_come_back_where_more_than_ten_percent_of_a_brokers_are_else
         until(lambda: cluster.leader("t", 0) == cluster.leader("t", 1) == 2, "preferred leaders")
 
 
-def test_s99_leaders_stay_elsewhere_where_rebalancing_is_off(tmp_path: Path) -> None:
+def test_s99_leaders_stay_elsewhere_if_rebalancing_is_disabled(tmp_path: Path) -> None:
     """Another cluster with the same interval rebalances twice meanwhile."""
     often = {"leader_imbalance_check_interval_seconds": 1}
     with (
@@ -132,7 +132,7 @@ def _elect(cluster: OpenCluster, topic: str) -> int:
     return int(reply.replica_election_results[0].partition_result[0].error_code)
 
 
-def test_s95_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: OpenCluster, topic: str) -> None:
+def test_s95_a_killed_controller_is_replaced_in_the_next_epoch(cluster: OpenCluster, topic: str) -> None:
     cluster.place_topic(topic, ORDERS, min_insync_replicas=2)
     with traffic(cluster, topic, ("confluent", "pyclient")) as flowing:
         first, epoch = cluster.controller(), cluster.epoch()
@@ -154,7 +154,7 @@ def test_s95_the_first_broker_creates_the_controllers_node(zookeeper: Ensemble, 
             assert alone.controller() == 1
 
 
-def test_s95_what_a_controller_of_an_old_epoch_wants_is_refused(cluster: OpenCluster, topic: str) -> None:
+def test_s95_commands_of_a_controller_with_an_old_epoch_are_refused(cluster: OpenCluster, topic: str) -> None:
     """The old controller halts before it executes a command, and resumes after a new one has done it differently."""
     old, epoch = cluster.controller(), cluster.epoch()
     asked = {"name": topic, "num_partitions": 5, "replication_factor": 1, "assignments": [], "configs": []}

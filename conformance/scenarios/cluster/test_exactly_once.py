@@ -21,7 +21,7 @@ TURN = 40
 APPLICATIONS = (Application("confluent", "classic", 1), Application("pyclient", "consumer", 1))
 
 
-def test_s45_each_record_is_transformed_once_under_kills_of_client_leader_and_coordinator(
+def test_s45_each_record_is_transformed_once_despite_kills_of_client_leader_and_coordinator(
     embedded: OpenCluster, tmp_path: Path, seed: int, by_spark: BySpark, counted: Counted
 ) -> None:
     """Each victim is a broker that the applications currently need. It is back when all replicas are in sync again."""

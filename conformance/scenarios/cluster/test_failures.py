@@ -42,7 +42,7 @@ def test_s34_three_replicas_survive_two_failures(two_down: OpenCluster, by_spark
     assert by_spark.values(two_down, "one") == [*VALUES, b"more"]
 
 
-def test_s32_below_min_insync_replicas_nothing_is_written_and_the_client_hears_why(
+def test_s32_below_min_insync_replicas_writes_fail_with_the_reason(
     two_down: OpenCluster, by_spark: BySpark
 ) -> None:
     with Wire(two_down.address(3)) as wire:

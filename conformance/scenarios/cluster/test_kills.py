@@ -30,7 +30,7 @@ ROW = [*LONG, pytest.mark.row]
         pytest.param("on_zookeeper", MANY, marks=LONG),
     ],
 )
-def test_s31_with_acks_all_and_two_in_sync_no_kill_costs_anything_acked(
+def test_s31_with_acks_all_and_two_in_sync_replicas_no_kill_loses_an_acknowledged_record(
     request: pytest.FixtureRequest, coordination: str, topic: str, kills: int, by_spark: BySpark, counted: Counted
 ) -> None:
     """Every few seconds the next broker dies, once all replicas are in sync and each client has progressed."""

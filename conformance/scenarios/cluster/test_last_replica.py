@@ -23,7 +23,7 @@ def empty(folder: Path) -> None:
             path.unlink()
 
 
-def test_s31_an_empty_replica_does_not_lead_where_two_had_to_be_in_sync(tmp_path: Path) -> None:
+def test_s31_an_empty_replica_does_not_lead_if_min_insync_replicas_is_two(tmp_path: Path) -> None:
     with OpenCluster(tmp_path / "data", 3, default_replication_factor=3, min_insync_replicas=2) as brokers:
         brokers.place_topic("kept", {0: (3, 1, 2)})
         write(brokers, "kept", VALUES)

@@ -21,7 +21,7 @@ PARTITIONS = 6
 
 
 @pytest.mark.parametrize("clients", [1_000, pytest.param(5_000, marks=[pytest.mark.campaign, pytest.mark.row])])
-def test_s100_so_many_clients_write_and_read_at_once(
+def test_s100_many_clients_write_and_read_at_once(
     embedded: OpenCluster, topic: str, clients: int, counted: Counted
 ) -> None:
     """All clients connect before the first one writes; librdkafka and our SDK continue meanwhile."""

@@ -45,7 +45,7 @@ def test_s97_a_broker_joins_takes_partitions_and_leaves_under_load(
     counted(cluster.kind, acked=acked, lost=0, read_by_spark=len(rows))
 
 
-def test_s97_a_broker_that_leads_leaves_in_order_and_comes_back(embedded: OpenCluster, topic: str) -> None:
+def test_s97_a_leader_shuts_down_cleanly_and_comes_back(embedded: OpenCluster, topic: str) -> None:
     """In a controlled stop, the broker hands its leadership over; clients learn of the next leader and see no failure.
     """
     embedded.place_topic(topic, {0: (2, 1), 1: (2, 3)}, min_insync_replicas=1)

@@ -63,7 +63,7 @@ def test_s90_replicas_are_spread_over_racks_first(two_racks: OpenCluster, topic:
 
 
 @pytest.mark.ours
-def test_s90_a_broker_tells_only_the_rack_that_it_was_given(new_broker: NewBroker) -> None:
+def test_s90_a_broker_reports_only_its_configured_rack(new_broker: NewBroker) -> None:
     """Placement also spreads replicas over hosts, but a client without a rack has none."""
     for settings, rack in (({}, None), ({"broker_rack": "b"}, "b")):
         with Wire(new_broker(**settings).address) as wire:

@@ -35,7 +35,7 @@ def wait_ms(cluster: OpenCluster, broker: int, topic: str) -> int:
         return int(wire.reply("Produce", 8, 1).throttle_time_ms)
 
 
-def test_every_broker_holds_a_client_back_whichever_was_asked(cluster: OpenCluster, topic: str) -> None:
+def test_every_broker_throttles_a_client_whichever_broker_set_the_quota(cluster: OpenCluster, topic: str) -> None:
     cluster.place_topic(topic, {0: (1, 2, 3)})
     asked = next(broker for broker in cluster.ids if broker != cluster.controller_node())
     alter(cluster, asked, [OF_CLIENT], producer_byte_rate=1000)
@@ -50,7 +50,7 @@ def test_every_broker_holds_a_client_back_whichever_was_asked(cluster: OpenClust
         alter(cluster, asked, [OF_CLIENT], producer_byte_rate=None)
 
 
-def test_replicas_are_in_sync_whatever_quota_clients_have(cluster: OpenCluster, topic: str) -> None:
+def test_client_quotas_do_not_slow_down_replication(cluster: OpenCluster, topic: str) -> None:
     """All replicas get three megabytes, though any client's fetches of these would take an hour."""
     cluster.place_topic(topic, {0: (1, 2, 3)}, min_insync_replicas=3)
     rates = {"consumer_byte_rate": 1000.0, "controller_mutation_rate": 0.01}

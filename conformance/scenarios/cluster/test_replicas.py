@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     lost: int
 
 
-def test_s30_s93_the_leader_killed_at_the_worst_moment_costs_what_acks_say(
+def test_s30_s93_a_leader_killed_at_the_worst_moment_loses_only_what_acks_permits(
     embedded: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
 ) -> None:
     """The followers stand still, the leader acks what it may, and dies; little has been replicated.
@@ -124,7 +124,7 @@ def _counted(cluster: OpenCluster, topic: str, acked: list[bytes | None]) -> Out
     return Outcome(len(acked), len(set(acked) - set(found)))
 
 
-def test_s32_what_clients_send_meanwhile_is_acked_when_enough_are_back(embedded: OpenCluster, topic: str) -> None:
+def test_s32_waiting_records_are_acked_once_enough_replicas_are_back(embedded: OpenCluster, topic: str) -> None:
     embedded.place_topic(topic, {0: (3, 1)}, min_insync_replicas=2)
     acked: list[str] = []
 
@@ -151,7 +151,7 @@ def test_s32_what_clients_send_meanwhile_is_acked_when_enough_are_back(embedded:
     assert found == sorted(LIBRARIES)
 
 
-def test_s33_a_replica_that_rotted_on_disk_is_made_whole_by_the_other(embedded: OpenCluster, topic: str) -> None:
+def test_s33_a_corrupt_replica_is_restored_from_the_other(embedded: OpenCluster, topic: str) -> None:
     embedded.place_topic(topic, {0: (1, 2)})
     values = [b"record %d" % number for number in range(30)]
     _write_one_by_one(embedded, topic, values)
@@ -164,7 +164,7 @@ def test_s33_a_replica_that_rotted_on_disk_is_made_whole_by_the_other(embedded: 
     assert [value for _, value in whole_log(embedded, Place(topic, 0))] == [*values, b"record 30"]
 
 
-def test_s33_what_has_rotted_at_the_leader_is_taken_by_no_follower(embedded: OpenCluster, topic: str) -> None:
+def test_s33_no_follower_copies_a_corrupt_batch_of_the_leader(embedded: OpenCluster, topic: str) -> None:
     """The leader finds the damage, or the client does; no client accepts the bytes."""
     embedded.place_topic(topic, {0: (1, 2)})
     values = [b"record %d" % number for number in range(9)]
@@ -199,7 +199,7 @@ def _rot(log: Path, value: bytes) -> None:
         file.write(bytes([value[0] ^ 1]))
 
 
-def test_s76_both_checkpoints_say_what_is_replicated_and_what_is_flushed(embedded: OpenCluster, topic: str) -> None:
+def test_s76_checkpoints_hold_the_replicated_and_the_flushed_offset(embedded: OpenCluster, topic: str) -> None:
     flushed, unflushed = f"{topic}-flushed", f"{topic}-unflushed"
     embedded.place_topic(flushed, {0: (1, 2), 1: (2, 3)}, flush_messages=1)
     embedded.place_topic(unflushed, {0: (3, 1)})

@@ -47,7 +47,7 @@ def test_s56_auto_commit_commits_what_was_consumed(broker: Broker, filled: str, 
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_s56_a_commit_holds_for_the_next_consumer(
+def test_s56_the_next_consumer_starts_at_the_committed_offset(
     broker: Broker, filled: str, group: str, asynchronous: bool
 ) -> None:
     with consumer(broker, group, enable_auto_commit=False) as client:
@@ -60,7 +60,7 @@ def test_s56_a_commit_holds_for_the_next_consumer(
         until(lambda: committed_now(broker, group, filled) == 30, "the commit")
 
 
-def test_s56_asynchronous_commits_and_one_synchronous_at_the_end(
+def test_s56_asynchronous_commits_are_followed_by_a_synchronous_one(
     broker: Broker, filled: str, group: str
 ) -> None:
     with consumer(broker, group, enable_auto_commit=False) as client:
@@ -72,7 +72,7 @@ def test_s56_asynchronous_commits_and_one_synchronous_at_the_end(
 
 
 @pytest.mark.parametrize(("offset", "duplicates", "lost"), [(20, 10, 0), (45, 0, 15), (30, 0, 0)])
-def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
+def test_s56_an_offset_committed_too_low_causes_duplicates_and_too_high_causes_loss(
     broker: Broker,
     filled: str,
     group: str,
@@ -96,7 +96,7 @@ def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
     assert found == {"doubled": duplicates, "lost": lost}
 
 
-def test_s56_without_a_commit_everything_comes_again(broker: Broker, filled: str, group: str) -> None:
+def test_s56_without_a_commit_all_records_are_read_again(broker: Broker, filled: str, group: str) -> None:
     for _ in range(2):
         with consumer(broker, group, enable_auto_commit=False) as client:
             client.subscribe([filled])
@@ -151,7 +151,7 @@ def _offset_keys(wire: Wire) -> set[tuple[int, bytes, bytes, int]]:
     return found
 
 
-def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
+def test_s58_a_rebalance_listener_is_called_for_assigned_and_revoked_partitions(
     broker: Broker, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(partitions=2)
@@ -249,7 +249,7 @@ def test_s59_fetch_min_bytes_waits_for_that_much_or_for_max_wait(broker: Broker,
         assert row.records
 
 
-def test_s59_a_waiting_fetch_ends_as_soon_as_enough_has_come(broker: Broker, topic: str) -> None:
+def test_s59_a_waiting_fetch_ends_as_soon_as_enough_bytes_arrive(broker: Broker, topic: str) -> None:
     with Wire(broker.address) as reader, Wire(broker.address) as writer:
         partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         # This is longer than the reader waits.
@@ -286,7 +286,7 @@ def test_s59_auto_offset_reset_chooses_the_start(
         assert [row.value() for row in take(client, len(expected))] == expected
 
 
-def test_s59_auto_offset_reset_error_tells_the_application(broker: Broker, filled: str, group: str) -> None:
+def test_s59_auto_offset_reset_error_raises_in_the_application(broker: Broker, filled: str, group: str) -> None:
     with consumer(broker, group, auto_offset_reset="error") as client:
         client.subscribe([filled])
         message = until(lambda: client.poll(0.5), "an error")
@@ -297,7 +297,7 @@ def test_s59_auto_offset_reset_error_tells_the_application(broker: Broker, fille
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_s59_isolation_levels_read_the_same_where_nothing_is_transactional(
+def test_s59_isolation_levels_read_the_same_without_transactions(
     broker: Broker, filled: str, group: str, isolation: str, by_spark: BySpark
 ) -> None:
     with consumer(broker, group, isolation_level=isolation) as client:

@@ -143,7 +143,7 @@ def test_a_group_is_upgraded_and_downgraded_while_its_members_read(
     assert read([classic], 10) == [b"classic again"] * 10
 
 
-def test_a_static_member_comes_back_to_what_it_had(topic: str, join: Join) -> None:
+def test_a_static_member_keeps_its_partitions_when_it_returns(topic: str, join: Join) -> None:
     def start() -> Consumer:
         return join("confluent", "consumer", topic, group_instance_id="one")
 
@@ -157,7 +157,7 @@ def test_a_static_member_comes_back_to_what_it_had(topic: str, join: Join) -> No
     assert (member.assignment(), other.assignment()) == (had, others)
 
 
-def test_a_regular_expression_stands_for_the_topics_that_match(quick: Broker, group: str, join: Join) -> None:
+def test_a_regular_expression_subscribes_to_the_topics_that_match(quick: Broker, group: str, join: Join) -> None:
     names = [f"{group}-of-{number}" for number in range(2)]
     for name in [*names, f"not-{names[0]}"]:
         make_topic(quick, name)
@@ -166,7 +166,7 @@ def test_a_regular_expression_stands_for_the_topics_that_match(quick: Broker, gr
     wait_for_shares([member], whole(*names))
 
 
-def test_members_and_offsets_outlive_a_broker_that_is_killed(quick: Broker, topic: str, group: str, join: Join) -> None:
+def test_members_and_offsets_survive_a_broker_kill(quick: Broker, topic: str, group: str, join: Join) -> None:
     member = join("confluent", "consumer", topic)
     write(quick, topic, [b"before"] * 10)
     assert read([member], 10) == [b"before"] * 10

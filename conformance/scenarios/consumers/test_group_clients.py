@@ -76,7 +76,7 @@ def committed_now(broker: Broker, group: str, topic: str) -> int:
         return committed(wire, group, topic)
 
 
-def test_s50_a_partition_has_one_consumer_in_a_group_and_groups_do_not_disturb_each_other(
+def test_s50_a_partition_has_one_consumer_per_group_and_groups_are_independent(
     broker: Broker, new_topic: NewTopic, new_member: NewMember, group: str
 ) -> None:
     topic = new_topic(partitions=4)
@@ -122,7 +122,7 @@ def test_s52_partitions_move_when_a_member_joins_and_leaves_and_when_the_topic_g
     assert [record.place for record in take([one], 1)] == [Place(topic, 4)]
 
 
-def test_s53_a_member_that_does_not_poll_is_out_and_its_late_commit_refused(
+def test_s53_a_member_that_does_not_poll_is_evicted_and_its_commit_refused(
     new_broker: NewBroker, new_member: NewMember, client: tuple[str, str]
 ) -> None:
     """Another member gets its records again."""
@@ -144,7 +144,7 @@ def test_s53_a_member_that_does_not_poll_is_out_and_its_late_commit_refused(
     assert heir.committed([Place("t", 0)]) == {Place("t", 0): 30}
 
 
-def test_s53_a_smaller_max_poll_records_cures_it(
+def test_s53_a_smaller_max_poll_records_avoids_the_eviction(
     new_broker: NewBroker, new_member: NewMember, group: str, counted: Counted
 ) -> None:
     """Each record takes an eighth of a second: thirty exceed ``max.poll.interval.ms``, five do not."""
@@ -219,7 +219,7 @@ def co_partitioned(share: set[Place]) -> bool:
     return len({frozenset(partitions) for partitions in by_topic.values()}) == 1
 
 
-def test_s55_a_topic_created_later_that_matches_the_pattern_joins_in(
+def test_s55_a_matching_topic_created_later_is_subscribed(
     new_broker: NewBroker, new_member: NewMember
 ) -> None:
     """The broker is the test's own, because it matches patterns when a pattern is new, and otherwise seldom."""
@@ -235,7 +235,7 @@ def test_s55_a_topic_created_later_that_matches_the_pattern_joins_in(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_s56_a_commit_holds_for_the_next_consumer(
+def test_s56_the_next_consumer_starts_at_the_committed_offset(
     broker: Broker, topic: str, new_member: NewMember, group: str, asynchronous: bool
 ) -> None:
     write(broker, topic, NUMBERS)
@@ -261,7 +261,7 @@ def test_s56_auto_commit_commits_what_was_consumed(
 
 
 @pytest.mark.parametrize(("offset", "duplicates", "lost"), [(40, 20, 0), (65, 0, 5), (60, 0, 0)])
-def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
+def test_s56_an_offset_committed_too_low_causes_duplicates_and_too_high_causes_loss(
     broker: Broker, topic: str, new_member: NewMember, offset: int, duplicates: int, lost: int, counted: Counted
 ) -> None:
     """The member processes all 60 records, then 10 more follow; its commit names another offset."""
@@ -279,7 +279,7 @@ def test_s56_committed_too_low_gives_duplicates_and_too_high_gives_loss(
     assert found == {"doubled": duplicates, "lost": lost}
 
 
-def test_s57_s60_a_crash_of_the_coordinator_loses_no_commit_and_members_go_on(
+def test_s57_s60_a_crash_of_the_coordinator_loses_no_commit_and_members_continue(
     new_broker: NewBroker, new_member: NewMember, group: str
 ) -> None:
     broker = new_broker()
@@ -307,7 +307,7 @@ def holds(member: Consumer, offset: int) -> bool:
     return True
 
 
-def test_s58_a_rebalance_listener_hears_of_partitions_that_come_and_go(
+def test_s58_a_rebalance_listener_is_called_for_assigned_and_revoked_partitions(
     broker: Broker, new_topic: NewTopic, new_member: NewMember
 ) -> None:
     """The listener's calls always add up to the member's partitions."""

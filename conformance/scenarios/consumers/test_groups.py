@@ -48,7 +48,7 @@ def shared(clients: list[confluent_kafka.Consumer], expected: Partitions) -> Cal
     return look
 
 
-def test_s50_a_partition_has_one_consumer_in_a_group_and_groups_do_not_disturb_each_other(
+def test_s50_a_partition_has_one_consumer_per_group_and_groups_are_independent(
     broker: Broker, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(partitions=4)
@@ -93,7 +93,7 @@ def test_s52_partitions_move_when_a_member_joins_and_leaves(
         until(shared([one], whole(topic, 3)), "all partitions back at the first member")
 
 
-def test_s52_partitions_of_a_killed_member_move_after_its_session(new_broker: NewBroker) -> None:
+def test_s52_partitions_of_a_killed_member_move_after_its_session_timeout(new_broker: NewBroker) -> None:
     broker = new_broker(group_min_session_timeout_ms=100)
     with Wire(broker.address) as wire:
         wire.create_topic("t", 2)
@@ -121,7 +121,7 @@ def test_s52_partitions_added_to_the_topic_are_read(
         assert [message.value() for message in take(client, 1)] == [b"new"]
 
 
-def test_s53_a_member_without_heartbeats_is_out_after_its_session(new_broker: NewBroker) -> None:
+def test_s53_a_member_without_heartbeats_is_evicted_after_its_session_timeout(new_broker: NewBroker) -> None:
     broker = new_broker(group_min_session_timeout_ms=100)
     with Wire(broker.address) as wire, Member(broker, "g", session_timeout_ms=800) as member:
         wire.create_topic("t")
@@ -146,7 +146,7 @@ def test_s53_heartbeats_keep_a_member_in(new_broker: NewBroker) -> None:
             time.sleep(0.05)
 
 
-def test_s53_no_poll_for_max_poll_interval_puts_a_consumer_out_and_redelivers_its_records(
+def test_s53_a_consumer_without_poll_is_evicted_and_its_records_redelivered(
     new_broker: NewBroker,
 ) -> None:
     """The broker refuses the late commit, and another consumer of the group gets the records again."""
@@ -233,14 +233,14 @@ def test_s54_members_without_a_common_assignor_cannot_be_in_one_group(broker: Br
         assert other.join().error_code == error_codes.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_s55_a_list_of_topics_is_subscribed(broker: Broker, new_topic: NewTopic, group: str) -> None:
+def test_s55_a_member_subscribes_to_a_list_of_topics(broker: Broker, new_topic: NewTopic, group: str) -> None:
     topics = [new_topic(), new_topic(partitions=2)]
     with consumer(broker, group) as client:
         client.subscribe(topics)
         until(shared([client], whole(topics[0], 1) | whole(topics[1], 2)), "both topics")
 
 
-def test_s55_a_topic_created_later_that_matches_the_pattern_joins_in(
+def test_s55_a_matching_topic_created_later_is_subscribed(
     broker: Broker, new_topic: NewTopic, group: str
 ) -> None:
     new_topic(name=f"{group}.one")
@@ -275,7 +275,7 @@ def test_s60_the_first_member_leads_and_another_leads_when_it_leaves(broker: Bro
         assert second.members == [second.member_id]
 
 
-def test_s60_a_restarted_coordinator_has_lost_no_commit_and_lets_members_rejoin(
+def test_s60_a_restarted_coordinator_keeps_commits_and_lets_members_rejoin(
     new_broker: NewBroker,
 ) -> None:
     broker = new_broker()

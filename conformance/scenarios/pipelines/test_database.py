@@ -187,7 +187,7 @@ def is_committed(broker: Broker, writer: Writer, count: int) -> bool:
     return sum(offsets) == count
 
 
-def test_s46_each_record_is_a_row_once_though_its_writer_is_killed_and_all_of_it_comes_again(
+def test_s46_each_record_becomes_one_row_although_its_writer_is_killed_and_repeats_records(
     own: Broker, new_writer: Callable[[str], Writer], counted: Counted
 ) -> None:
     lines = flights().splitlines()[: ROUNDS * RECORDS]
@@ -214,7 +214,7 @@ def _is_left(broker: Broker, writer: Writer) -> bool:
         return int(wire.ask("LeaveGroup", 5, group_id=writer.group, members=gone).error_code) == 0
 
 
-def test_s47_results_and_offsets_are_one_transaction_whose_end_is_where_the_next_one_begins(
+def test_s47_results_and_offsets_are_stored_in_one_transaction(
     own: Broker, new_writer: Callable[[str], Writer], counted: Counted
 ) -> None:
     lines = flights().splitlines()[: ROUNDS * RECORDS]
@@ -307,7 +307,7 @@ def portion(consumer: Consumer) -> list[Record]:
     return until(lambda: consumer.poll(0.2, 100), "records", PATIENCE_S)
 
 
-def test_s46_each_client_may_come_again_and_changes_nothing(
+def test_s46_a_client_that_repeats_records_changes_no_row(
     broker: Broker, driver: Driver, new_topic: NewTopic, group: str, sink: Sink, counted: Counted
 ) -> None:
     """The client breaks off after every second insert, before it commits the offsets."""
@@ -330,7 +330,7 @@ def test_s46_each_client_may_come_again_and_changes_nothing(
     counted(driver.name, records=len(LINES), read=read, rows=new)
 
 
-def test_s47_each_client_goes_on_where_its_results_end(
+def test_s47_each_client_resumes_at_the_offset_stored_with_its_results(
     broker: Broker, driver: Driver, new_topic: NewTopic, group: str, sink: Sink, counted: Counted
 ) -> None:
     """The client breaks off before and after the database's commit; it never commits an offset to Kafka."""
@@ -381,7 +381,7 @@ def streamed(
         query.stop()
 
 
-def test_s46_batches_of_spark_may_come_again_and_change_nothing(
+def test_s46_a_repeated_spark_batch_changes_no_row(
     broker: Broker, new_topic: NewTopic, by_spark: BySpark, sink: Sink, counted: Counted
 ) -> None:
     topic, new = new_topic(PARTITIONS), []
@@ -393,7 +393,7 @@ def test_s46_batches_of_spark_may_come_again_and_change_nothing(
     counted("Spark", records=len(LINES), batches=len(new), rows=sum(new))
 
 
-def test_s47_spark_goes_on_where_the_results_end(
+def test_s47_spark_resumes_at_the_offset_stored_with_the_results(
     broker: Broker, new_topic: NewTopic, by_spark: BySpark, sink: Sink, counted: Counted
 ) -> None:
     """Spark fails after the second batch's results, before their commit, and loses its checkpoint too."""

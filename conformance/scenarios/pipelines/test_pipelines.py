@@ -128,7 +128,7 @@ def milliseconds(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def test_s113_lines_of_a_real_log_are_collected_once_each_in_order_though_the_collector_is_killed(
+def test_s113_lines_of_a_real_log_are_collected_once_in_order_despite_kills(
     broker: Broker, tmp_path: Path, counted: Counted, by_spark: BySpark
 ) -> None:
     log = tmp_path / "real.log"
@@ -142,7 +142,7 @@ def test_s113_lines_of_a_real_log_are_collected_once_each_in_order_though_the_co
     counted(f"log collection, {source}", lines=len(collected), kills=2)
 
 
-def test_a_machine_without_logs_has_those_of_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_logs_uses_those_of_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.scenarios.pipelines.test_pipelines.LOGS", ("/var/log/of-another-system",))
     source, data = real_log()
     assert source == "the data set"
@@ -150,7 +150,7 @@ def test_a_machine_without_logs_has_those_of_the_data_set(monkeypatch: pytest.Mo
     assert data.endswith(b"\n")
 
 
-def test_s113_sessions_of_real_activity_are_those_of_a_direct_computation(
+def test_s113_sessions_of_real_activity_equal_a_direct_computation(
     broker: Broker, tmp_path: Path, counted: Counted
 ) -> None:
     run("activity", tmp_path, "--bootstrap", broker.bootstrap, "--months", 1)
@@ -187,7 +187,7 @@ def test_s113_every_sample_of_this_machine_is_in_one_window_of_its_second(
     counted("metrics", samples=sum(map(len, samples.values())), windows=len(found))
 
 
-def test_s113_state_of_events_survives_a_power_cut_and_compaction(
+def test_s113_event_sourced_state_survives_a_power_cut_and_compaction(
     new_broker: NewBroker, tmp_path: Path, counted: Counted
 ) -> None:
     broker = new_broker(log_cleaner_backoff_ms=500)
@@ -221,7 +221,7 @@ def fleet(flown: Iterable[Flight]) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.row
 @pytest.mark.campaign
-def test_s114_a_stream_of_real_flights_fills_a_parquet_table_though_it_is_killed_and_a_batch_the_warehouse(
+def test_s114_a_stream_of_real_flights_fills_a_parquet_table_despite_kills(
     broker: Broker, tmp_path: Path, counted: Counted
 ) -> None:
     pipeline(broker, tmp_path, 1, counted)

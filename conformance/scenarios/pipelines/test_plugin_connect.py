@@ -135,7 +135,7 @@ def check_sink(flow: Flow, back: Path) -> None:
     ],
     ids=["two kills", "twelve kills"],
 )
-def test_s115_a_distributed_worker_moves_each_line_exactly_once_though_it_and_the_broker_are_killed(
+def test_s115_a_distributed_worker_moves_each_line_exactly_once_despite_kills(
     new_broker: NewBroker, tmp_path: Path, lines: list[str], count: int, victims: list[str]
 ) -> None:
     flow = Flow(new_broker(), tmp_path)

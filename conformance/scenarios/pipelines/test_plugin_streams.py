@@ -154,13 +154,13 @@ def check_reset(run: Run) -> None:
 
 
 @pytest.mark.parametrize("planted", [[1, 2, 2, 3], [1, 3], [1, 2], [1, 3, 2], []])
-def test_the_check_sees_a_count_that_is_doubled_lost_or_out_of_order(planted: list[int]) -> None:
+def test_the_check_detects_a_count_that_is_duplicated_lost_or_out_of_order(planted: list[int]) -> None:
     assert wrong_routes({"JFK-LAX": [1, 2, 3]}, {"JFK-LAX": 3}) == {}
     assert wrong_routes({"JFK-LAX": planted}, {"JFK-LAX": 3}) == {"JFK-LAX": planted}
 
 
 @pytest.mark.timeout(600)
-def test_s115_every_flight_is_counted_once_though_application_and_broker_are_killed(
+def test_s115_every_flight_is_counted_once_despite_kills_of_application_and_broker(
     run: Run, lines: list[str]
 ) -> None:
     some = lines[:12_000]

@@ -42,7 +42,7 @@ def stored(broker: Broker) -> list[int]:
         return values_of(wire, "t")
 
 
-def test_s40_lost_acks_yield_no_duplicate_for_an_idempotent_producer(
+def test_s40_lost_acks_cause_no_duplicate_for_an_idempotent_producer(
     proxied: tuple[Broker, FaultProxy], by_spark: BySpark, counted: Counted
 ) -> None:
     broker, proxy = proxied
@@ -53,7 +53,7 @@ def test_s40_lost_acks_yield_no_duplicate_for_an_idempotent_producer(
     assert [int(value or b"") for value in by_spark.values(proxy, "t")] == list(range(COUNT))
 
 
-def test_s40_the_same_losses_do_yield_duplicates_without_idempotence(
+def test_s40_the_same_lost_acks_cause_duplicates_without_idempotence(
     proxied: tuple[Broker, FaultProxy], counted: Counted
 ) -> None:
     """Proves that the test above can fail."""
@@ -101,7 +101,7 @@ def test_s40_a_resent_batch_is_dropped_and_a_gap_is_refused(broker: Broker, topi
         assert [row.value() for row in read(broker, topic, 4)] == [b"a", b"b"] * 2
 
 
-def test_s40_sequences_are_kept_per_partition_and_over_a_crash(new_broker: NewBroker) -> None:
+def test_s40_sequences_are_kept_per_partition_and_survive_a_crash(new_broker: NewBroker) -> None:
     broker = new_broker()
     with Wire(broker.address) as wire:
         wire.create_topic("t", 2)
@@ -127,7 +127,7 @@ GUARANTEES: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", ["confluent", "java", "pyclient"])
-def test_s41_each_guarantee_of_a_producer_has_its_counts_under_the_same_faults(
+def test_s41_each_delivery_guarantee_yields_its_expected_counts_under_faults(
     new_broker: NewBroker, name: str, by_spark: BySpark, counted: Counted
 ) -> None:
     """Of six requests, one never arrives, and another loses its ack. aiokafka always retries."""

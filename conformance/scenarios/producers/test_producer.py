@@ -61,7 +61,7 @@ def test_s11_every_client_sends_a_key_to_the_same_partition(
         assert placed[name] == placed["java"], name
 
 
-def test_s11_known_murmur2_values_of_kafkas_own_tests_hold() -> None:
+def test_s11_murmur2_returns_the_values_of_kafkas_own_tests() -> None:
     """Kafka's UtilsTest lists these values, so the test above is not the only witness."""
     murmur2 = kafka.partitioner.default.murmur2
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
@@ -98,7 +98,7 @@ def _placement(broker: Broker, topic: str) -> dict[bytes, int]:
     return found
 
 
-def test_s12_records_without_a_key_go_round_robin_where_that_is_asked_for(
+def test_s12_records_without_a_key_go_round_robin_if_configured(
     broker: Broker, new_topic: NewTopic, java: Java
 ) -> None:
     topic = new_topic(partitions=3)
@@ -115,7 +115,7 @@ def test_s12_records_without_a_key_go_round_robin_where_that_is_asked_for(
 
 
 @pytest.mark.nightly
-def test_s15_compression_shrinks_what_lies_on_disk_and_every_client_reads_it(
+def test_s15_compression_shrinks_the_log_and_every_client_reads_it(
     broker: Broker, new_topic: NewTopic, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = write_flights(tmp_path_factory.mktemp("s15") / "flights.csv", lines=50_000)
@@ -143,7 +143,7 @@ def test_s15_a_topics_own_codec_replaces_the_producers(
     assert [message.value() for message in read(broker, topic, 1_000)] == lines
 
 
-def test_s15_an_uncompressed_topic_unpacks_what_producers_compress(
+def test_s15_an_uncompressed_topic_decompresses_batches_of_producers(
     broker: Broker, new_topic: NewTopic
 ) -> None:
     topic = new_topic(compression_type="uncompressed")
@@ -155,7 +155,7 @@ def test_s15_an_uncompressed_topic_unpacks_what_producers_compress(
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_s17_fire_and_forget_arrives(broker: Broker, topic: str, acks: str) -> None:
+def test_s17_records_sent_without_waiting_arrive(broker: Broker, topic: str, acks: str) -> None:
     client = producer(broker, acks=acks)
     for number in range(100):
         client.produce(topic, b"%d" % number)

@@ -122,7 +122,7 @@ def test_s11_our_keys_go_where_javas_and_librdkafkas_go(
     counted(keys=len(keys), producers=5, partitions=PARTITIONS)
 
 
-def test_s12_records_without_a_key_go_round_robin_where_that_is_asked_for(
+def test_s12_records_without_a_key_go_round_robin_if_configured(
     broker: Broker, new_topic: NewTopic, by_spark: BySpark
 ) -> None:
     topic = new_topic(partitions=3)
@@ -133,7 +133,7 @@ def test_s12_records_without_a_key_go_round_robin_where_that_is_asked_for(
     assert Counter(row.partition for row in by_spark(broker, topic)) == {0: 100, 1: 100, 2: 100}
 
 
-def test_s13_a_record_without_a_key_sticks_until_the_batch_is_full(
+def test_s13_records_without_a_key_stay_on_a_partition_until_the_batch_is_full(
     broker: Broker, new_topic: NewTopic, by_spark: BySpark
 ) -> None:
     topic, size = new_topic(partitions=4), 1_000
@@ -149,7 +149,7 @@ def test_s13_a_record_without_a_key_sticks_until_the_batch_is_full(
     assert Counter(row.partition for row in rows) == Counter(report.partition for report in sent)
 
 
-def test_s13_when_linger_is_over_it_is_another_partitions_turn(broker: Broker, new_topic: NewTopic) -> None:
+def test_s13_another_partition_is_chosen_after_linger(broker: Broker, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=4)
     with Producer(broker.bootstrap, linger_ms=1) as producer:
         taken = [producer.send(topic, value=b"x").result(PATIENCE_S).partition for _ in range(40)]
@@ -160,7 +160,7 @@ def test_s13_when_linger_is_over_it_is_another_partitions_turn(broker: Broker, n
 
 
 @pytest.mark.nightly
-def test_s14_the_longer_it_lingers_the_fewer_the_requests(
+def test_s14_a_longer_linger_causes_fewer_requests(
     broker: Broker, new_topic: NewTopic, counted: Counted
 ) -> None:
     """Sends a record per millisecond. The time from ``send`` to the callback is reported, not judged."""
@@ -192,7 +192,7 @@ def test_s14_the_longer_it_lingers_the_fewer_the_requests(
     assert requests[100] < requests[0] / 2
 
 
-def test_s14_the_larger_the_batch_the_fuller_the_requests(
+def test_s14_a_larger_batch_size_causes_larger_requests(
     broker: Broker, new_topic: NewTopic, counted: Counted
 ) -> None:
     """Before the end, only its size sends a batch, so all batches but the last are full."""
@@ -216,7 +216,7 @@ def test_s14_the_larger_the_batch_the_fuller_the_requests(
     assert requests[100_000] <= 2
 
 
-def test_s15_every_codec_shrinks_what_lies_on_disk_and_every_client_reads_it(
+def test_s15_every_codec_shrinks_the_log_and_every_client_reads_it(
     broker: Broker, new_topic: NewTopic, by_spark: BySpark, counted: Counted
 ) -> None:
     """One partition holds batches of all codecs, which every client reads."""
@@ -248,7 +248,7 @@ def send_until_full(producer: Producer, topic: str, accepted: list[bytes]) -> No
         accepted.append(value)
 
 
-def test_s16_a_full_buffer_waits_then_says_so_and_loses_nothing(new_broker: NewBroker) -> None:
+def test_s16_a_send_to_a_full_buffer_waits_and_then_fails_and_no_record_is_lost(new_broker: NewBroker) -> None:
     own = new_broker()
     settings: dict[str, Any] = {"buffer_memory": 100_000, "max_block_ms": 500, "delivery_timeout_ms": 120_000}
     accepted: list[bytes] = []
@@ -267,7 +267,7 @@ def test_s16_a_full_buffer_waits_then_says_so_and_loses_nothing(new_broker: NewB
     assert [message.value() for message in read(own, "t", len(accepted))] == accepted
 
 
-def test_s17_three_ways_of_sending(broker: Broker, topic: str) -> None:
+def test_s17_records_are_sent_synchronously_asynchronously_and_without_waiting(broker: Broker, topic: str) -> None:
     told: list[tuple[Any, Any]] = []
     before = batches.now_ms()
     with Producer(broker.bootstrap) as producer:
@@ -282,7 +282,7 @@ def test_s17_three_ways_of_sending(broker: Broker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_s17_fire_and_forget_arrives_in_order(broker: Broker, topic: str, acks: str) -> None:
+def test_s17_records_sent_without_waiting_arrive_in_order(broker: Broker, topic: str, acks: str) -> None:
     values = [b"%d" % number for number in range(100)]
     with Producer(broker.bootstrap, acks=acks) as producer:
         for value in values:
@@ -290,7 +290,7 @@ def test_s17_fire_and_forget_arrives_in_order(broker: Broker, topic: str, acks: 
     assert [message.value() for message in read(broker, topic, 100)] == values
 
 
-def test_s18_a_leader_that_is_gone_for_a_while_is_not_seen_by_the_application(new_broker: NewBroker) -> None:
+def test_s18_the_application_does_not_notice_a_temporary_loss_of_the_leader(new_broker: NewBroker) -> None:
     own = new_broker()
     values = [b"%d" % number for number in range(2_000)]
     with Producer(own.bootstrap, linger_ms=1) as producer:
@@ -316,7 +316,7 @@ def test_s18_a_record_that_is_too_large_fails_at_once(broker: Broker, new_topic:
         assert producer.send(topic, value=b"small").result(PATIENCE_S).offset == 0
 
 
-def test_s18_exhausted_retries_say_what_happened(proxied: tuple[Broker, FaultProxy]) -> None:
+def test_s18_exhausted_retries_raise_the_last_error(proxied: tuple[Broker, FaultProxy]) -> None:
     """Every acknowledgement is lost: those of the first attempt and of two retries."""
     _, proxy = proxied
     quick = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
@@ -380,7 +380,7 @@ def test_s19_interceptors_change_count_and_are_configured_and_closed(
         assert before <= int(stamped) <= batches.now_ms()
 
 
-def test_s19_an_interceptor_that_fails_disturbs_nothing(broker: Broker, topic: str) -> None:
+def test_s19_a_failing_interceptor_does_not_affect_the_send(broker: Broker, topic: str) -> None:
     class Broken:
         def on_send(self, record: object) -> object:
             raise ZeroDivisionError
@@ -416,7 +416,7 @@ def avro(data: bytes) -> Any:
     ],
     ids=["str", "json", "avro", "avro-registry", "own"],
 )
-def test_s20_what_a_serializer_wrote_others_decode(
+def test_s20_other_libraries_decode_the_output_of_a_serializer(
     broker: Broker, topic: str, serializer: Any, value: Any, decode: Callable[[bytes], Any]
 ) -> None:
     with Producer(broker.bootstrap, value_serializer=serializer, key_serializer="str") as producer:
@@ -428,13 +428,13 @@ def test_s20_what_a_serializer_wrote_others_decode(
     assert messages[2].value() is None
 
 
-def test_s20_the_registrys_prefix_is_a_zero_byte_and_the_schemas_id(broker: Broker, topic: str) -> None:
+def test_s20_the_registry_prefix_is_a_zero_byte_and_the_schema_id(broker: Broker, topic: str) -> None:
     with Producer(broker.bootstrap, value_serializer=AvroSerializer(FLIGHT, schema_id=258)) as producer:
         producer.send(topic, value={"carrier": "UA", "delay": None})
     assert (read(broker, topic, 1)[0].value() or b"")[:5] == b"\0\0\0\1\2"
 
 
-def test_s21_the_documents_settings_are_taken_by_their_names(broker: Broker, topic: str) -> None:
+def test_s21_the_documented_settings_are_accepted_by_name(broker: Broker, topic: str) -> None:
     config = {
         "bootstrap.servers": broker.bootstrap,
         "batch.size": 32_768,

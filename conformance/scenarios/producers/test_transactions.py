@@ -87,7 +87,7 @@ def places(new_topic: NewTopic) -> list[Place]:
     return [Place(one, 0), Place(one, 1), Place(other, 0)]
 
 
-def test_s42_a_transaction_is_seen_in_all_its_partitions_or_in_none(
+def test_s42_a_transaction_is_visible_in_all_its_partitions_or_in_none(
     broker: Broker, driver: Driver, places: list[Place], group: str
 ) -> None:
     with transactional(driver, broker, group) as producer:
@@ -106,7 +106,7 @@ def test_s42_a_transaction_is_seen_in_all_its_partitions_or_in_none(
         assert end_offset(broker, place, READ_COMMITTED) == 6, "the marker takes an offset"
 
 
-def test_s42_an_aborted_transaction_leaves_nothing_visible(
+def test_s42_records_of_an_aborted_transaction_are_never_visible(
     broker: Broker, driver: Driver, places: list[Place], group: str, by_spark: BySpark
 ) -> None:
     with transactional(driver, broker, group) as producer:
@@ -128,7 +128,7 @@ def test_s42_an_aborted_transaction_leaves_nothing_visible(
     assert by_spark.values(broker, topic) == everything * 2
 
 
-def test_s42_records_behind_an_open_transaction_wait_for_its_end(
+def test_s42_records_after_an_open_transaction_are_visible_only_at_its_end(
     broker: Broker, driver: Driver, topic: str, group: str
 ) -> None:
     """A reader of committed records never goes past the last stable offset, not even for a record without one."""
@@ -196,7 +196,7 @@ def java_hash(text: str) -> int:
     return found - (1 << 32) if found >> 31 else found
 
 
-def test_s44_a_restarted_producer_aborts_what_was_left_open(
+def test_s44_a_restarted_producer_aborts_its_open_transaction(
     broker: Broker, driver: Driver, places: list[Place], group: str, by_spark: BySpark
 ) -> None:
     with transactional(driver, broker, group) as lost:
@@ -214,7 +214,7 @@ def test_s44_a_restarted_producer_aborts_what_was_left_open(
     assert by_spark.values(broker, places[0].topic, options) == [b"new", b"new"]
 
 
-def test_s44_a_restarted_producer_finds_what_was_committed_finished(
+def test_s44_a_committed_transaction_is_complete_after_the_producer_restarts(
     broker: Broker, driver: Driver, places: list[Place], group: str
 ) -> None:
     with transactional(driver, broker, group) as first:
@@ -227,7 +227,7 @@ def test_s44_a_restarted_producer_finds_what_was_committed_finished(
 
 
 @pytest.mark.parametrize("moment", ["begin", "send", "commit"])
-def test_s44_a_zombie_is_fenced_and_nothing_of_it_is_seen(
+def test_s44_a_replaced_producer_is_fenced_and_its_records_are_not_visible(
     broker: Broker, driver: Driver, places: list[Place], group: str, moment: str
 ) -> None:
     """A new producer takes the id at each stage of the old one's transaction."""
@@ -265,7 +265,7 @@ def failure(steps: Iterable[Callable[[], object]], producer: Producer) -> Client
     return None
 
 
-def test_s44_a_crash_of_the_coordinator_keeps_open_transactions_and_fences(
+def test_s44_open_transactions_and_fencing_survive_a_crash_of_the_coordinator(
     new_broker: NewBroker, driver: Driver
 ) -> None:
     broker = new_broker(transaction_state_log_num_partitions=1)
@@ -295,7 +295,7 @@ def attempt(producer: Producer) -> None:
     producer.commit()
 
 
-def test_case_35_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
+def test_case_35_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced(
     new_broker: NewBroker, driver: Driver
 ) -> None:
     broker = new_broker(
@@ -314,7 +314,7 @@ def test_case_35_a_transaction_that_takes_too_long_is_aborted_and_its_producer_f
         assert read(driver, broker, [place]) == {place: []}
 
 
-def test_s41_each_guarantee_has_its_counts_under_the_same_fault(
+def test_s41_each_delivery_guarantee_yields_its_expected_counts_under_the_same_fault(
     broker: Broker, driver: Driver, new_topic: NewTopic, group: str, counted: Counted
 ) -> None:
     """A copy of 60 records, 20 at a time, breaks off after seven records of the second portion, and restarts."""

@@ -72,7 +72,7 @@ def test_s75_every_client_reads_a_compacted_topic_to_its_end(eager: Broker, driv
     assert [row for row in found if row[1] != b"seal"] == rows
 
 
-def test_s75_every_client_passes_over_a_long_run_of_superseded_segments(eager: Broker, driver: Driver) -> None:
+def test_s75_every_client_skips_a_long_run_of_superseded_segments(eager: Broker, driver: Driver) -> None:
     topic = CompactedTopic(eager, cleanup_policy="delete", segment_bytes=4096)
     for turn in range(30):
         topic.write(*((b"key %d" % n, b"%02d" % turn * 60) for n in range(20)))
@@ -126,7 +126,7 @@ def test_s75_delete_alone_compacts_nothing(eager: Broker) -> None:
     assert kept.rows() == [(0, b"a", b"1"), (1, b"a", b"2")]
 
 
-def test_s75_a_policy_that_becomes_compact_counts_for_what_is_there(eager: Broker) -> None:
+def test_s75_changing_the_policy_to_compact_compacts_existing_records(eager: Broker) -> None:
     topic = CompactedTopic(eager, cleanup_policy="delete")
     topic.write((b"a", b"1"), (b"a", b"2"))
     topic.seal()
@@ -135,7 +135,7 @@ def test_s75_a_policy_that_becomes_compact_counts_for_what_is_there(eager: Broke
     topic.until_rows([(1, b"a", b"2")], "what was there is compacted")
 
 
-def test_s75_sequences_go_on_where_compaction_took_the_records(eager: Broker) -> None:
+def test_s75_idempotent_sequences_continue_after_compaction(eager: Broker) -> None:
     topic = CompactedTopic(eager)
     with Wire(eager.address) as wire:
         producer_id = wire.new_producer_id()
@@ -149,7 +149,7 @@ def test_s75_sequences_go_on_where_compaction_took_the_records(eager: Broker) ->
     topic.until_rows([topic.rows()[-1]], "the next record is the latest")
 
 
-def test_s75_nothing_of_an_aborted_transaction_is_left(eager: Broker) -> None:
+def test_s75_compaction_removes_aborted_transactions_completely(eager: Broker) -> None:
     topic = CompactedTopic(eager)
     place = Place(topic.name, 0)
     with opened("confluent").producer(eager.bootstrap, transactional_id=topic.name) as client:
@@ -234,7 +234,7 @@ def _latest(rows: Sequence[Row]) -> Mapping[bytes | None, bytes | None]:
     return {key: value for _, key, value in rows}
 
 
-def test_case_3_no_key_is_lost_or_comes_back_when_the_broker_is_killed_while_it_compacts(
+def test_case_3_a_kill_during_compaction_loses_or_restores_no_key(
     new_broker: NewBroker,
 ) -> None:
     choice = random.Random(3)

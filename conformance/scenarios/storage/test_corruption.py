@@ -31,7 +31,7 @@ def test_s33_a_batch_with_a_wrong_crc_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("position", [21, 30, 45, 57, 70, -1])
-def test_s33_every_flipped_bit_behind_the_crc_is_noticed(
+def test_s33_every_flipped_bit_covered_by_the_crc_is_detected(
     broker: Broker, topic: str, position: int
 ) -> None:
     data = bytearray(batches.batch([b"some value", b"another"]))
@@ -94,7 +94,7 @@ def _by_kcat(broker: Broker) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("consume", [_by_confluent, _by_kafka_python, _by_kcat])
-def test_s33_a_record_that_rotted_on_disk_is_never_delivered(
+def test_s33_a_record_corrupted_on_disk_is_never_delivered(
     rotten_broker: Broker, consume: Callable[[Broker], list[bytes | None]]
 ) -> None:
     found = consume(rotten_broker)
@@ -102,14 +102,14 @@ def test_s33_a_record_that_rotted_on_disk_is_never_delivered(
     assert found[:2] == [b"value 0", b"value 1"]
 
 
-def test_s33_what_lies_around_the_rot_is_still_read(rotten_broker: Broker) -> None:
+def test_s33_records_around_a_corrupt_one_are_still_read(rotten_broker: Broker) -> None:
     assert [row.value() for row in read(rotten_broker, "t", 2)] == [b"value 0", b"value 1"]
     assert [row.value() for row in read(rotten_broker, "t", 2, offset=3)] == [b"value 3", b"value 4"]
     out = kcat("-C", "-q", "-b", rotten_broker.bootstrap, "-t", "t", "-o", "3", "-c", "2")
     assert out == b"value 3\nvalue 4\n"
 
 
-def test_s33_spark_is_told_of_the_rot_and_reads_what_lies_around_it(rotten_broker: Broker, by_spark: BySpark) -> None:
+def test_s33_spark_fails_on_a_corrupt_record_and_reads_the_others(rotten_broker: Broker, by_spark: BySpark) -> None:
     with pytest.raises(Exception, match=r"(?i)corrupt|crc"):
         by_spark(rotten_broker, "t")
     before = by_spark.values(rotten_broker, "t", {"endingOffsets": offsets("t", {0: 2})})
@@ -118,7 +118,7 @@ def test_s33_spark_is_told_of_the_rot_and_reads_what_lies_around_it(rotten_broke
 
 
 @pytest.mark.ours
-def test_s33_a_closed_segment_whose_batch_header_rotted_answers_corrupt_message(
+def test_s33_a_corrupt_batch_header_in_a_closed_segment_returns_corrupt_message(
     new_broker: NewBroker,
 ) -> None:
     """A real Kafka does not start with such a file."""

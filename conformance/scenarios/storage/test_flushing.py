@@ -27,7 +27,7 @@ def test_s77_nothing_is_synced_by_default(new_broker: NewBroker, tmp_path: Path)
         assert count_calls(trace, r"f(data)?sync\(\d+<[^>]*/t-0/\d+\.log>") == 0
 
 
-def test_s77_flush_messages_syncs_every_so_many_records(new_broker: NewBroker, tmp_path: Path) -> None:
+def test_s77_flush_messages_syncs_after_that_many_records(new_broker: NewBroker, tmp_path: Path) -> None:
     broker = new_broker(start=False)
     with traced(broker, "fsync,fdatasync", tmp_path / "trace") as trace:
         with Wire(broker.address) as wire:
@@ -39,7 +39,7 @@ def test_s77_flush_messages_syncs_every_so_many_records(new_broker: NewBroker, t
         assert count_calls(trace, pattern) == 4
 
 
-def test_s77_flush_ms_syncs_what_is_so_old(new_broker: NewBroker, tmp_path: Path) -> None:
+def test_s77_flush_ms_syncs_records_of_that_age(new_broker: NewBroker, tmp_path: Path) -> None:
     broker = new_broker(start=False, log_flush_scheduler_interval_ms=50)
     with traced(broker, "fsync,fdatasync", tmp_path / "trace") as trace, Wire(broker.address) as wire:
         wire.create_topic("t", configs={"flush.ms": 300})
@@ -60,7 +60,7 @@ def test_s77_flush_acks_syncs_before_the_ack_of_acks_all(new_broker: NewBroker, 
             assert count_calls(trace, pattern) >= number
 
 
-def test_s78_a_fetch_of_plain_text_goes_by_sendfile(
+def test_s78_a_fetch_without_tls_uses_sendfile(
     new_broker: NewBroker, tmp_path: Path, flights: Path
 ) -> None:
     broker = new_broker(start=False)

@@ -91,7 +91,7 @@ def test_s72_a_lookup_maps_one_index_and_scans_from_its_entry_to_the_batch(
 
 
 @pytest.mark.parametrize("second", [368_769, 368_796])
-def test_s73_the_documents_lookup_finds_its_offsets_through_the_right_files(
+def test_s73_the_documented_lookup_finds_its_offsets_in_the_right_files(
     broker: Broker, new_topic: NewTopic, second: int, by_spark: BySpark
 ) -> None:
     """The segments are 0, 368769 (or 368796) and 737337, as the documents draw them; the test reads both offsets."""

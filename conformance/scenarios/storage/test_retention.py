@@ -36,7 +36,7 @@ def await_deletion(wire: Wire, topic: str) -> None:
     until(lambda: wire.offset(topic, -2).offset == 1, f"{topic} to be empty")
 
 
-def test_s74_retention_by_time_goes_by_the_largest_timestamp_of_a_segment(
+def test_s74_retention_by_time_uses_the_largest_timestamp_of_a_segment(
     new_broker: NewBroker, by_spark: BySpark
 ) -> None:
     broker = new_broker(**EAGER_RETENTION)
@@ -77,7 +77,7 @@ def test_s74_retention_by_size_keeps_the_newest(new_broker: NewBroker) -> None:
         assert wire.offset("t", -2).offset >= start
 
 
-def test_s74_case_29_one_timestamp_of_the_future_does_not_wipe_a_segment(new_broker: NewBroker) -> None:
+def test_s74_case_29_one_future_timestamp_does_not_delete_a_segment(new_broker: NewBroker) -> None:
     broker = new_broker(**EAGER_RETENTION)
     now = batches.now_ms()
     with Wire(broker.address) as wire:
@@ -93,7 +93,7 @@ def test_s74_case_29_one_timestamp_of_the_future_does_not_wipe_a_segment(new_bro
         assert (wire.offset("t", -2).offset, wire.end_offset("t")) == (0, 25)
 
 
-def test_s74_nothing_goes_before_the_check_interval(new_broker: NewBroker) -> None:
+def test_s74_nothing_is_deleted_before_the_check_interval(new_broker: NewBroker) -> None:
     """A broker that checks all the time gets the same records, and must delete them."""
     patient = new_broker(log_retention_check_interval_ms=3_600_000, log_initial_task_delay_ms=3_600_000)
     eager = new_broker(**EAGER_RETENTION)

@@ -61,7 +61,7 @@ def test_s71_a_segment_rolls_by_age(broker: Broker, new_topic: NewTopic) -> None
     assert base_offsets(broker, topic) == [0, 1, 2]
 
 
-def test_s71_age_is_that_of_the_records(broker: Broker, new_topic: NewTopic) -> None:
+def test_s71_the_age_of_a_segment_is_that_of_its_records(broker: Broker, new_topic: NewTopic) -> None:
     """Kafka measures a segment's age by its records' timestamps: an hour between two records is an hour."""
     topic = new_topic(segment_ms=3_600_000)
     start = batches.now_ms() - 10 * 3_600_000
@@ -152,7 +152,7 @@ def test_s79_new_requests_take_format_v2_only(broker: Broker, topic: str, magic:
 
 
 @pytest.mark.parametrize("how", ["restart", "crash"])
-def test_s80_a_broker_that_comes_back_has_kept_everything(
+def test_s80_a_restarted_broker_has_kept_everything(
     new_broker: NewBroker, how: str, by_spark: BySpark
 ) -> None:
     broker = new_broker()

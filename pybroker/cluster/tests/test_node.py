@@ -350,7 +350,7 @@ def test_a_new_store_takes_the_cluster_id_of_the_data(run: Run) -> None:
     run(scenario)
 
 
-def test_producer_ids_are_never_given_twice(run: Run) -> None:
+def test_producer_ids_are_never_assigned_twice(run: Run) -> None:
     given: set[int] = set()
 
     async def scenario(cluster: Cluster) -> None:

@@ -28,5 +28,5 @@ def test_producer_that_has_an_id_gets_a_new_one(node: Node) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"producer_id": 5}, {"producer_epoch": 5}])
-def test_contradictions_are_refused(node: Node, fields: dict[str, Any]) -> None:
+def test_contradictory_producer_ids_and_epochs_are_refused(node: Node, fields: dict[str, Any]) -> None:
     assert ask(node, **fields) == (errors.InvalidRequest.code, -1, -1)

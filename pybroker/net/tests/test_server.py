@@ -99,7 +99,7 @@ async def test_raised_limits_admit_waiting_connections(harness: Harness) -> None
 
 
 @scenario()
-async def test_case_50_a_flood_of_connections_leaves_nothing_behind(harness: Harness) -> None:
+async def test_case_50_a_flood_of_connections_leaks_no_file_or_memory(harness: Harness) -> None:
     for _ in range(5):
         clients = [await harness.connect() for _ in range(100)]
         assert await clients[-1].ask(ECHO, 1) == (1, b"")

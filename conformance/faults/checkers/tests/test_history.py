@@ -34,7 +34,7 @@ def test_a_history_without_faults_has_no_anomalies() -> None:
     assert told.check(log) == []
 
 
-def test_a_record_whose_ack_was_lost_may_be_there_or_not() -> None:
+def test_a_record_whose_ack_was_lost_may_exist_or_not() -> None:
     told, log = written()
     assert told.check(log[:-1]) == []
 

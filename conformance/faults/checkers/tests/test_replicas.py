@@ -33,7 +33,7 @@ def log_dirs(tmp_path: Path) -> LogDirs:
     return {broker: tmp_path / f"broker-{broker}" for broker in (1, 2, 3)}
 
 
-def test_segments_that_end_elsewhere_are_no_difference(log_dirs: LogDirs) -> None:
+def test_different_segment_boundaries_are_not_a_difference(log_dirs: LogDirs) -> None:
     assert replicas.check(log_dirs, "t-0") == []
 
 
@@ -71,12 +71,12 @@ def commit_what_is_not_there(path: Path) -> None:
         (commit_what_is_not_there, LOST),
     ],
 )
-def test_a_planted_difference_is_told(log_dirs: LogDirs, damage: Callable[[Path], None], kind: str) -> None:
+def test_a_planted_difference_is_reported(log_dirs: LogDirs, damage: Callable[[Path], None], kind: str) -> None:
     damage(log_dirs[2] / "t-0" / SEGMENT)
     assert {anomaly.kind for anomaly in replicas.check(log_dirs, "t-0")} == {kind}
 
 
-def test_a_replica_that_is_missing_is_told(log_dirs: LogDirs) -> None:
+def test_a_missing_replica_is_reported(log_dirs: LogDirs) -> None:
     shutil.rmtree(log_dirs[3] / "t-0")
     assert {anomaly.kind for anomaly in replicas.check(log_dirs, "t-0")} == {LOST}
 

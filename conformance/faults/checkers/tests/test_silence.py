@@ -41,7 +41,7 @@ def answering(gate: threading.Event) -> Iterator[Any]:
         server.shutdown()
 
 
-def test_a_loop_that_says_nothing_for_too_long_is_an_anomaly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_silent_for_too_long_is_an_anomaly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "BOUND_S", 0.3)
     gate = threading.Event()
     gate.set()
@@ -57,7 +57,7 @@ def test_a_loop_that_says_nothing_for_too_long_is_an_anomaly(monkeypatch: pytest
     assert asked.longest_s[1] > 0.3
 
 
-def test_what_a_fault_does_to_a_broker_is_excused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_silenced_by_a_fault_is_excused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "BOUND_S", 0.3)
     gate = threading.Event()
     gate.set()

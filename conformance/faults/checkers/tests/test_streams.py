@@ -88,7 +88,7 @@ def test_a_history_without_faults_has_no_anomalies(world: World) -> None:
     assert world.check() == []
 
 
-def test_what_a_killed_writer_sent_last_may_be_there_or_not(world: World) -> None:
+def test_the_last_record_of_a_killed_writer_may_exist_or_not(world: World) -> None:
     values = world.values(0)
     values.remove(make_value(KILLED, 34))
     world.renumber(0, values)

@@ -151,7 +151,7 @@ def seen_backwards(told: list[Transaction], seen: Logs) -> None:
         (seen_backwards, history.REORDERED),
     ],
 )
-def test_what_a_reader_was_given_too_early_or_wrongly_is_caught(
+def test_a_record_read_too_early_or_wrongly_is_caught(
     plant: Callable[[list[Transaction], Logs], None], kind: str
 ) -> None:
     told, logs = written()
@@ -169,7 +169,7 @@ def test_what_a_reader_was_given_too_early_or_wrongly_is_caught(
         ([b"a", b"b", b"c", b"d"], history.PHANTOM),
     ],
 )
-def test_a_copy_that_is_not_its_source_is_caught(copy: list[bytes], kind: str) -> None:
+def test_a_copy_that_differs_from_its_source_is_caught(copy: list[bytes], kind: str) -> None:
     source = [b"a", b"b", b"c"]
     assert transactions.check_copy(source, [(b"t", value) for value in source], "copy") == []
     found = transactions.check_copy(source, [(b"t", value) for value in copy], "copy")
@@ -181,7 +181,7 @@ def append(path: Path, *lines: tuple[object, ...]) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def test_a_journal_says_how_far_each_transaction_came(tmp_path: Path) -> None:
+def test_a_journal_records_the_progress_of_each_transaction(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     journal.refresh()
     append(journal.path, ("ready",), ("begin", "w.0"), ("send", "w.0", "a", 0, "x"), ("committing", "w.0"))
@@ -197,7 +197,7 @@ def test_a_journal_says_how_far_each_transaction_came(tmp_path: Path) -> None:
     assert journal.counts == {"ready": 1, "begin": 3, "send": 1, "committing": 2, "committed": 1, "aborting": 1}
 
 
-def test_what_a_zombie_begins_to_commit_after_it_was_replaced_must_not_be_seen(tmp_path: Path) -> None:
+def test_a_commit_that_a_producer_begins_after_it_was_fenced_must_not_be_visible(tmp_path: Path) -> None:
     """The zombie's earlier requests may have succeeded."""
     journal = Journal(tmp_path / "journal")
     append(journal.path, ("begin", "w.0"), ("committing", "w.0"))
@@ -210,7 +210,7 @@ def test_what_a_zombie_begins_to_commit_after_it_was_replaced_must_not_be_seen(t
     assert kinds == [transactions.ABORTED_READ]
 
 
-def test_what_a_zombie_commits_counts_again_when_it_has_got_its_id_back(tmp_path: Path) -> None:
+def test_commits_of_a_fenced_producer_count_again_after_it_regains_its_id(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     append(journal.path, ("begin", "w.0"), ("committing", "w.0"))
     journal.fence()
