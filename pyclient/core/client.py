@@ -115,9 +115,10 @@ class Client:
     # -- metadata ----------------------------------------------------------------------------------
 
     async def start(self, timeout: float | None = None) -> None:
-        """Asks the bootstrap servers for the cluster until one answers. Raises ConnectionFailed after ``timeout``
-        seconds (None: the setting of ``deadline``), or at once if no server can ever answer: no name can be resolved,
-        or each server rejects TLS or SASL.
+        """Asks the bootstrap servers for the cluster until one answers.
+
+        Raises ConnectionFailed after ``timeout`` seconds; None means the setting of ``deadline``. It is raised at once
+        if no server can ever answer: no name can be resolved, or each server rejects TLS or SASL.
         """
         await self.reach(self.deadline(timeout))
 

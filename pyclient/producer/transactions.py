@@ -170,8 +170,10 @@ class Transactions(Identities):
         raise TransactionError(f"{self.state.value}, transactional id {self.coordinator.id!r}")
 
     def _dated(self, error: KafkaError) -> KafkaError:
-        """Returns the error; the text says who has probably ended the transaction: the broker, because it was open too
-        long, or a newer producer or an administrator, whom the broker's answer does not tell apart.
+        """Returns the error. Its text says who has probably ended the transaction.
+
+        The broker ends one that is open too long. Otherwise a newer producer or an administrator has ended it; the
+        broker's answer is the same for both.
         """
         limit, setting = self.settings.transaction_timeout_ms, "transaction.timeout.ms"
         open_ms = (self.client.clock() - self._begun_at) * 1000

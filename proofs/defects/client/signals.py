@@ -38,7 +38,10 @@ def wakeup_takes_a_lock() -> list[Patch]:
     return [(blocking, "Bell", _Event)]
 
 
-@defect("pyclient/tests/interruptions/test_interrupted_calls.py::test_a_send_can_be_interrupted_at_any_instruction[to a new topic]")
+@defect(
+    "pyclient/tests/interruptions/test_interrupted_calls.py"
+    "::test_a_send_can_be_interrupted_at_any_instruction[to a new topic]"
+)
 def a_signal_may_leave_a_lock_that_the_loop_needs() -> list[Patch]:
     """After a Ctrl-C at the wrong moment, every call of the client hangs."""
     return [(call, "Bell", _Event)]

@@ -16,12 +16,12 @@ from pybroker.security.sasl import authentication
 from pybroker.security.sasl.broker_login import BrokerLogin
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
-from pybroker.tests.test_forwarding import others
+from pybroker.tests.several_brokers.test_forwarding import others
 from pyclient.protocol import ListGroups
 from pyclient.protocol.answers import answer_on
 from pyclient.security import kerberos
 from pyclient.security.tickets import Initiator, tickets_of
-from pyclient.tests.fake_gssapi import Library
+from pyclient.tests.security.fake_gssapi import Library
 
 STRANGER = 9
 HOST = "localhost"
