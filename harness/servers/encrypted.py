@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.clients.command_line import run
 from harness.servers.brokers import Broker, OurBroker, RealKafka, free_port
 
 PLAIN, TLS = "PLAINTEXT", "SSL"
+COMMAND: Final = (sys.executable, "-m", "pybroker")
 
 
 class Encrypted(Broker):
@@ -21,7 +23,7 @@ class Encrypted(Broker):
         self.port = free_port()
         self.encrypted = f"{self.host}:{free_port()}"
         certificates = data_dir.with_name(f"{data_dir.name}-certificates")
-        run("tls", "create", certificates, self.host)
+        subprocess.run([*COMMAND, "tls", "create", certificates, self.host], check=True, capture_output=True)
         self.ca = certificates / "ca.pem"
         """The certificate that clients trust."""
         self.config |= {"ssl.keystore.location": str(certificates / "server.pem"), "ssl.keystore.type": "PEM"}
