@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster import isr_messages
+from pybroker.cluster.cluster_id import ClusterMismatch
 from pybroker.cluster.decisions.isr_changes import ANY_EPOCH, IsrChange, IsrOutcome
 from pybroker.cluster.decisions.plan import NewTopic, Outcome
-from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.metadata.image import DEFAULT_BROKER, Configs, ResourceType
 from pybroker.cluster.namesake import BrokerIdTaken
 from pybroker.cluster.node import ClusterNode

@@ -28,6 +28,7 @@ from collections.abc import Awaitable, Callable
 
 from pybroker.clock import Clock
 from pybroker.cluster import cluster_secret
+from pybroker.cluster.cluster_id import check_cluster
 from pybroker.cluster.cluster_secret import ClusterSecret
 from pybroker.cluster.controller import ControllerService
 from pybroker.cluster.following import Following, newest
@@ -36,9 +37,9 @@ from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.metadata_cache import MetadataCache
 from pybroker.cluster.namesake import BrokerIdTaken, make_room
 from pybroker.cluster.nodes.controller_election import Leadership, become_controller, give_up
-from pybroker.cluster.nodes.folders import missing
 from pybroker.cluster.nodes.loading import load_brokers, load_deleted, load_unknown_topics
 from pybroker.cluster.owner_process import own_process
+from pybroker.cluster.work_queue import Work, WorkQueue
 from pybroker.store.interface import (
     ConnectionLoss,
     CoordinationError,
@@ -55,44 +56,8 @@ from pyclient.protocol.errors import KafkaError
 
 RETRY_S = 0.2
 LONGEST_REST_S = 5.0
-LEAVING_S = 10.0
-"""How long a leaving broker waits for work in progress."""
 
 _log = logging.getLogger(__name__)
-
-
-class ClusterMismatch(Exception):
-    """The store belongs to another cluster than this broker's data."""
-
-
-class StoreIsEmpty(CoordinationError):
-    """The store no longer contains a cluster."""
-
-
-async def cluster_id(store: CoordinationStore, own: str | None, new_id: Callable[[], str]) -> str:
-    """Returns the cluster's id: the store's, else ``own`` (of this broker's data), else a new one.
-
-    Makes the folders of the store. Raises ClusterMismatch if store and data differ.
-    """
-    while True:
-        [found] = await store.get_many([znodes.CLUSTER_ID])
-        stored = znodes.decode_cluster_id(found[0]) if found else None
-        if stored is not None and own not in (None, stored):
-            raise ClusterMismatch(f"the coordination store belongs to cluster {stored}, not {own}")
-        wanted = stored or own or new_id()
-        try:
-            await _lay_out(store, None if stored else wanted)
-            return wanted
-        except NodeExists:
-            continue  # another broker was faster
-
-
-async def _lay_out(store: CoordinationStore, cluster_id: str | None) -> None:
-    made = await missing(store, znodes.FOLDERS)
-    if cluster_id is not None:
-        made.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
-    if made:
-        await store.multi(made)
 
 
 class Membership:
@@ -129,13 +94,11 @@ class Membership:
         self._rejoined = 0
         """The session in which this broker last joined again."""
         self._watches: list[Watch] = []
-        self._wanted: dict[Callable[[], Awaitable[None]], None] = {}
-        self._worker: asyncio.Task[None] | None = None
+        self._work = WorkQueue(self._start, self._fail)
         self._news = asyncio.Event()
+        """Set when there is work. It ends the pause between two attempts to stand for controller."""
         self._has_left = False
         self._has_resigned = False
-        self._failures: dict[Callable[[], Awaitable[None]], int] = {}
-        """How often in a row each work has failed."""
         self._refused_terms = 0
         self._is_resting = False
         self._is_doubtful = False
@@ -247,7 +210,7 @@ class Membership:
             try:
                 leadership = await become_controller(self._store, self._registration.id, self._clock.now_ms())
             except NoNode:
-                await self._find_cluster()
+                await check_cluster(self._store, self._cache.image.cluster_id)
                 raise
         if leadership is None:
             return await self._follow()
@@ -337,7 +300,7 @@ class Membership:
             return
         self._service.step_down()
         session = (await self._store.new_session()).id
-        await self._find_cluster()
+        await check_cluster(self._store, self._cache.image.cluster_id)
         await self._register()
         async with self._standing:
             self._is_doubtful = True  # the store may have been replaced or restored, with another journal
@@ -351,18 +314,6 @@ class Membership:
     @property
     def _is_expired(self) -> bool:
         return self._store.session.state is SessionState.EXPIRED
-
-    async def _find_cluster(self) -> None:
-        """Raises StoreIsEmpty or ClusterMismatch if the store is not the one that this broker joined."""
-        [found] = await self._store.get_many([znodes.CLUSTER_ID])
-        own, stored = self._cache.image.cluster_id, znodes.decode_cluster_id(found[0]) if found else None
-        if stored is None:
-            raise StoreIsEmpty(
-                f"the coordination store has lost cluster {own}: restore its contents, or restart a broker to create"
-                " a new cluster; the logs are kept"
-            )
-        if stored != own:
-            raise ClusterMismatch(f"the coordination store belongs to cluster {stored} now, not {own}")
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
@@ -382,32 +333,11 @@ class Membership:
 
     # Serialised work
 
-    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+    def _start(self, work: Work) -> None:
+        """Starts work when the one before it has ended, unless this broker no longer takes part."""
         self._news.set()
-        if self._has_left or self._has_failed or self._store.session.state is SessionState.CLOSED:
-            return
-        self._wanted[work] = None
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.ensure_future(self._work())
-
-    async def _work(self) -> None:
-        while self._wanted:
-            work = next(iter(self._wanted))
-            del self._wanted[work]
-            try:
-                await work()
-                self._failures.pop(work, None)
-            except (CoordinationError, KafkaError) as error:
-                _log.warning("cluster membership, trying again: %s: %s", type(error).__name__, error)
-                self._again_later(work)
-            except Exception as error:
-                self._fail(error)
-
-    def _again_later(self, work: Callable[[], Awaitable[None]]) -> None:
-        failures = self._failures.get(work, 0)
-        self._failures[work] = failures + 1
-        pause_s = min(RETRY_S * 2 ** min(failures, 10), LONGEST_REST_S)
-        asyncio.get_running_loop().call_later(pause_s, self._start, work)
+        if not (self._has_left or self._has_failed or self._store.session.state is SessionState.CLOSED):
+            self._work.add(work)
 
     def _fail(self, error: Exception) -> None:
         """Stops this broker after an error that will not pass."""
@@ -416,7 +346,7 @@ class Membership:
         is_known = isinstance(error, BrokerIdTaken)
         _log.critical("this broker leaves the cluster and stops: %s", error, exc_info=None if is_known else error)
         self._has_failed = True
-        self._wanted.clear()
+        self._work.clear()
         self._service.step_down()
         self._on_failure()
 
@@ -461,14 +391,8 @@ class Membership:
         self._news.set()
         for watch in self._watches:
             watch.cancel()
-        self._wanted.clear()
-        if self._worker is not None:
-            if self._store.session.state is not SessionState.CONNECTED:
-                self._worker.cancel()  # it would wait for a store that may never come back
-            _, late = await asyncio.wait([self._worker], timeout=LEAVING_S)
-            if late:
-                self._worker.cancel()
-                await asyncio.wait([self._worker], timeout=LEAVING_S)
+        # without a session, work in progress would wait for a store that may never come back
+        await self._work.close(may_finish=self._store.session.state is SessionState.CONNECTED)
         await self._following.stop()
         self._service.step_down()
 

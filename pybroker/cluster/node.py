@@ -12,6 +12,7 @@ import msgspec
 
 from pybroker.clock import Clock
 from pybroker.cluster.auto_creation import Create
+from pybroker.cluster.cluster_id import join_cluster
 from pybroker.cluster.cluster_secret import ClusterSecret
 from pybroker.cluster.controller import ControllerService
 from pybroker.cluster.decisions import features
@@ -23,7 +24,7 @@ from pybroker.cluster.endpoints import (
     name_of_machine,
     registered,
 )
-from pybroker.cluster.membership import Membership, cluster_id
+from pybroker.cluster.membership import Membership
 from pybroker.cluster.metadata import journal, znodes
 from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.metadata_cache import MetadataCache
@@ -111,7 +112,7 @@ class ClusterNode:
         """Reads or makes the cluster's id. Raises ClusterMismatch if ``own_cluster_id`` differs. ``callbacks`` are
         those of the constructor.
         """
-        found = await cluster_id(store, own_cluster_id, lambda: to_base64(random_uuid()))
+        found = await join_cluster(store, own_cluster_id, lambda: to_base64(random_uuid()))
         return cls(store, config, node_id, clock, found, **callbacks)
 
     async def remove_past(self, directory_ids: Iterable[str]) -> None:

@@ -8,11 +8,11 @@ import gc
 import pytest
 
 from pybroker.cluster import cluster_secret
+from pybroker.cluster.cluster_id import ClusterMismatch
 from pybroker.cluster.decisions.config_changes import ConfigChange, KeyChange
 from pybroker.cluster.decisions.features import FeatureUpdate, UpgradeType
 from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, TopicName
 from pybroker.cluster.endpoints import name_of_machine
-from pybroker.cluster.membership import ClusterMismatch
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, ResourceType, TopicImage
 from pybroker.cluster.producer_ids import BLOCK_SIZE, ProducerIds

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pybroker.clock import ManualClock
-from pybroker.cluster import membership, namesake, owner_process
+from pybroker.cluster import membership, namesake, owner_process, work_queue
 from pybroker.cluster.metadata import znodes
 from pybroker.cluster.metadata.image import BrokerRegistration, MetadataImage
 from pybroker.cluster.namesake import BrokerIdTaken
@@ -274,6 +274,7 @@ def test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once(
     own registration, and its own /controller.
     """
     monkeypatch.setattr(membership, "RETRY_S", 0.0)
+    monkeypatch.setattr(work_queue, "PAUSE_S", 0.0)
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
@@ -295,7 +296,7 @@ def test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once(
         monkeypatch.setattr(late.store, "new_session", expires_once_more)
         monkeypatch.setattr(late.store, "create", create)
         await members.server.expire(late.store.session.id)
-        work = membership_of(late)
+        work = membership_of(late)._work
         await members.until(lambda: registered and work._worker is not None and work._worker.done())
         await members.settled()
         assert registered == [znodes.broker_path(late.id)]
