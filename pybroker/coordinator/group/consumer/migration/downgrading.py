@@ -156,7 +156,7 @@ def _record(classic: ClassicGroup) -> Record:
 
 def _install(group: ConsumerGroup, classic: ClassicGroup, result: Result) -> None:
     for member in classic.members:
-        classic.touch(member, result)
+        classic.sessions.touch(member, result)
     classic.subscribed = classic.find_subscribed()
     result.write(_record(classic))
     group.context.downgraded[group.id] = classic
