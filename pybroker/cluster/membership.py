@@ -2,21 +2,20 @@
 
 ``join`` registers the broker (ephemeral /brokers/ids/N), stands for controller, loads the image and publishes it.
 Afterwards watches keep this up to date. They tell the controller, which holds elections, that brokers come and go. They
-replace a controller that vanishes, and begin a new session after an expired one. Work that a watch starts runs one
-after the other in one task, so it cannot overtake itself. Failed work is repeated after a pause that grows.
+replace a controller that vanishes, and begin a new session after an expired one.
 
-A broker does not rejoin a store that has lost its contents, or that belongs to another cluster. It continues with what
-it knows and waits for the contents to come back, or stops.
+Invariants:
 
-After an expired session this broker reads the whole store again, even if its metadata have a larger version. The store
-may have been replaced or restored from a backup, and its journal then continues from there.
-
-If the store refuses the beginning of a term, this broker gives the term up and stands for election again after a pause
-that grows. It no longer trusts its image, because a difference from the store would make every term fail. So it reads
-the whole store again.
-
-A broker that is not the controller publishes no image before the controller has seen its registration. So what it led
-before it stopped it leads only if it is elected.
+- Work that a watch starts runs one after the other (``work_queue``). Failed work is repeated after a pause that grows.
+- A broker does not rejoin a store that has lost its contents, or that belongs to another cluster. It continues with
+  what it knows and waits for the contents to come back, or stops.
+- A broker that is not the controller publishes no image before the controller has seen its registration. So what it led
+  before it stopped it leads only if it is elected.
+- With a *doubtful* image this broker neither begins a term nor begins to follow the journal. It reads the whole store
+  first, even if its image has a larger version.
+- The image is doubtful after an expired session: the store may have been replaced or restored from a backup, and its
+  journal then continues from there. It is doubtful, too, after a term that the store refused, because a difference from
+  the store would make every term fail. The pause before the next term grows.
 """
 
 from __future__ import annotations
@@ -89,21 +88,27 @@ class Membership:
         self._on_failure = on_failure
         self._session_timeout_ms = session_timeout_ms
         self._prepare = prepare
-        self._has_failed = False
         self._standing = asyncio.Lock()
+        """Held while this broker stands for controller, resigns, or replaces its image."""
         self._rejoined = 0
         """The session in which this broker last joined again."""
         self._watches: list[Watch] = []
         self._work = WorkQueue(self._start, self._fail)
         self._news = asyncio.Event()
         """Set when there is work. It ends the pause between two attempts to stand for controller."""
+        self._has_failed = False
         self._has_left = False
         self._has_resigned = False
+        """True if this broker no longer stands for controller, because it stops."""
         self._refused_terms = 0
+        """How many terms in a row the store has refused."""
         self._is_resting = False
-        self._is_doubtful = False
+        """True during the pause after a refused term."""
+        self._image_is_doubtful = False
         self._is_leaving = False
+        """True if this broker has announced that it stops."""
         self._offline: frozenset[tuple[bytes, int]] = frozenset()
+        """The replicas that are on no working disk here (topic id, index)."""
         self._following = Following(
             store, lambda: cache.image.version, service.follow_entry, self._reload, self._fail
         )
@@ -115,22 +120,22 @@ class Membership:
 
         If the store is lost meanwhile, this waits until it is back.
         """
-        while not await self._is_done(self._register):
+        while not await self._has_done(self._register):
             if self._is_expired:
-                await self._is_done(self._store.new_session)
+                await self._has_done(self._store.new_session)
         self._watches = [
-            self._store.watch(znodes.CONTROLLER, lambda path: self._start(self._stand)),
-            self._store.watch(znodes.BROKER_IDS, lambda path: self._start(self._count)),
-            self._store.watch(znodes.UNFIT, lambda path: self._start(self._count)),
+            self._store.watch(znodes.CONTROLLER, lambda path: self._start(self._stand_for_controller)),
+            self._store.watch(znodes.BROKER_IDS, lambda path: self._start(self._update_brokers)),
+            self._store.watch(znodes.UNFIT, lambda path: self._start(self._update_brokers)),
             self._store.watch(cluster_secret.PATH, lambda path: self._start(self._secret.read)),
         ]
         self._store.session.on_change(self._on_session)
         if self._is_expired:  # the session expired after the registration, before there was a listener
             self._on_session(self._store.session.state)
-        while not await self._is_done(self._stand):
+        while not await self._has_done(self._stand_for_controller):
             pass  # if the session has expired, ``_rejoin`` begins another one
 
-    async def _is_done(self, work: Callable[[], Awaitable[object]]) -> bool:
+    async def _has_done(self, work: Callable[[], Awaitable[object]]) -> bool:
         """Does one part of joining. Returns False, after a pause, if the store could not be reached."""
         try:
             await work()
@@ -142,7 +147,10 @@ class Membership:
             return False
         return True
 
+    # Registration
+
     async def _register(self) -> None:
+        """Creates the registration, after that of an earlier process has made room. Its epoch is the node's."""
         await self._secret.read()
         if self._prepare is not None:
             await self._prepare()
@@ -183,12 +191,20 @@ class Membership:
         """
         if own.epoch <= self.broker_epoch:
             return True
-        self._start(self._count)
+        self._start(self._update_brokers)
         return False
+
+    async def _update_brokers(self) -> None:
+        """Takes over that brokers came, left, or reported that they cannot do something."""
+        async with self._standing:
+            is_controller = self._service.is_controller
+        await self._stay_registered()
+        if is_controller:
+            await self._service.set_brokers(await load_brokers(self._store))
 
     # Controller
 
-    async def _stand(self) -> None:
+    async def _stand_for_controller(self) -> None:
         """Becomes controller, or follows the current one."""
         async with self._standing:
             if self._service.is_controller and not await self._owns(znodes.CONTROLLER):
@@ -196,64 +212,79 @@ class Membership:
                 self._service.step_down()
             while not self._service.is_controller and not self._has_left:
                 self._news.clear()
-                if await self._stand_once():
+                if await self._lead_or_follow():
                     return
                 await self._stay_registered()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_S):
                         await self._news.wait()
 
-    async def _stand_once(self) -> bool:
+    async def _lead_or_follow(self) -> bool:
         """Returns False if the controller has not seen this broker's registration yet, or if the term was refused."""
-        leadership = None
-        if not self._has_resigned and not self._is_resting:
-            try:
-                leadership = await become_controller(self._store, self._registration.id, self._clock.now_ms())
-            except NoNode:
-                await check_cluster(self._store, self._cache.image.cluster_id)
-                raise
+        leadership = await self._claim()
         if leadership is None:
             return await self._follow()
         await self._following.stop()
         try:
-            await self._begin(leadership)
+            await self._begin_term(leadership)
         except (ConnectionLoss, SessionExpired):
             raise
         except (KafkaError, CoordinationError) as error:
             _log.warning("broker %d could not start its term as controller: %s", self._registration.id, error)
-            self._rest()
+            self._rest_after_refusal()
             await give_up(self._store, leadership)
             return False
         self._refused_terms = 0
         return True
 
-    async def _begin(self, leadership: Leadership) -> None:
+    async def _claim(self) -> Leadership | None:
+        """Returns the term that this broker has won. None if another one is the controller, or if this one rests or has
+        resigned.
+        """
+        if self._has_resigned or self._is_resting:
+            return None
+        try:
+            return await become_controller(self._store, self._registration.id, self._clock.now_ms())
+        except NoNode:
+            await check_cluster(self._store, self._cache.image.cluster_id)
+            raise
+
+    async def _begin_term(self, leadership: Leadership) -> None:
         image = await self._newest()
         _log.info("broker %d is controller in epoch %d", self._registration.id, leadership.epoch)
         brokers = await load_brokers(self._store)
         await self._service.take_over(leadership, image, brokers, await load_deleted(self._store))
-        self._is_doubtful = False
+        self._image_is_doubtful = False
 
-    def _rest(self) -> None:
+    def _rest_after_refusal(self) -> None:
         """Stands for controller again after a pause."""
-        self._is_doubtful = self._is_resting = True
+        self._image_is_doubtful = self._is_resting = True
         pause = min(RETRY_S * 2**self._refused_terms, LONGEST_REST_S)
         self._refused_terms += 1
         asyncio.get_running_loop().call_later(pause, self._end_rest)
 
     def _end_rest(self) -> None:
         self._is_resting = False
-        self._start(self._stand)
+        self._start(self._stand_for_controller)
+
+    def _on_fenced(self) -> None:
+        """Reads the store again, because this broker's image was not the newest."""
+        self._start(self._catch_up)
+
+    # Another broker is the controller
 
     async def _follow(self) -> bool:
-        if self._cache.image.version == 0 or self._is_doubtful:
+        """Follows the journal, from this broker's image if it has one that is not doubtful. Returns False if the
+        controller has not seen this broker's registration yet.
+        """
+        if self._cache.image.version == 0 or self._image_is_doubtful:
             await self._following.stop()
             image = await self._newest()
             known = image.brokers.get(self._registration.id)
             if known is None or known.epoch != self._registration.epoch:
                 return False
             await self._service.follow(image, await load_deleted(self._store), anyway=True)
-            self._is_doubtful = False
+            self._image_is_doubtful = False
         self._following.start()
         return True
 
@@ -261,17 +292,24 @@ class Membership:
         """Returns the newest image: this broker's with later journal entries, or read from the store if its own is
         doubtful.
         """
-        if self._is_doubtful:
+        if self._image_is_doubtful:
             return await newest(self._store, MetadataImage(cluster_id=self._cache.image.cluster_id))
         return await newest(self._store, self._cache.image)
 
     async def _reload(self) -> None:
         """Reads the whole store: the journal does not reach back to this broker's image, or the store refused a change.
         """
-        self._is_doubtful = True
+        self._image_is_doubtful = True
         image = await self._newest()
         await self._service.follow(image, await load_deleted(self._store))
-        self._is_doubtful = False
+        self._image_is_doubtful = False
+
+    async def _catch_up(self) -> None:
+        """Reads the whole store, and stands for controller again."""
+        async with self._standing:
+            await self._following.stop()
+            await self._reload()
+        await self._stand_for_controller()
 
     async def look_at_store(self) -> None:
         """Reads topics that the store has and this broker does not know: their nodes were missing, and are back."""
@@ -283,13 +321,17 @@ class Membership:
             _log.warning("the nodes of these topics are back in the coordination store: %s", sorted(found))
             self._start(self._catch_up)
 
-    async def _count(self) -> None:
-        """Takes over that brokers came, left, or reported that they cannot do something."""
-        async with self._standing:
-            is_controller = self._service.is_controller
-        await self._stay_registered()
-        if is_controller:
-            await self._service.set_brokers(await load_brokers(self._store))
+    # Sessions
+
+    @property
+    def _is_expired(self) -> bool:
+        return self._store.session.state is SessionState.EXPIRED
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self._cache.is_in_touch = False
+            self._service.step_down()
+            self._start(self._rejoin)
 
     async def _rejoin(self) -> None:
         """Begins a new session after an expired one, with a new broker epoch. Does nothing if that is done.
@@ -303,35 +345,15 @@ class Membership:
         await check_cluster(self._store, self._cache.image.cluster_id)
         await self._register()
         async with self._standing:
-            self._is_doubtful = True  # the store may have been replaced or restored, with another journal
+            self._image_is_doubtful = True  # the store may have been replaced or restored, with another journal
         if self._is_leaving or self._offline:
-            await self._tell()
-        await self._stand()
+            await self._announce()
+        await self._stand_for_controller()
         if session == self._store.session.id and not self._is_expired:
             self._rejoined = session
             self._cache.is_in_touch = True
 
-    @property
-    def _is_expired(self) -> bool:
-        return self._store.session.state is SessionState.EXPIRED
-
-    def _on_session(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED:
-            self._cache.is_in_touch = False
-            self._service.step_down()
-            self._start(self._rejoin)
-
-    def _on_fenced(self) -> None:
-        """Reads the store again, because this broker's image was not the newest."""
-        self._start(self._catch_up)
-
-    async def _catch_up(self) -> None:
-        async with self._standing:
-            await self._following.stop()
-            await self._reload()
-        await self._stand()
-
-    # Serialised work
+    # Work and failures
 
     def _start(self, work: Work) -> None:
         """Starts work when the one before it has ended, unless this broker no longer takes part."""
@@ -359,7 +381,7 @@ class Membership:
         image, node_id = self._cache.image, self._registration.id
         if self._has_failed or not (image.brokers.keys() - {node_id} or self._offline):
             return
-        self.tell(is_leaving=True)
+        self.announce(is_leaving=True)
         await self._cache.until(lambda image: _has_retired(image, node_id))
         await self._resign()
 
@@ -370,15 +392,15 @@ class Membership:
             await self._service.resign()
             self._following.start()
 
-    def tell(self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None) -> None:
+    def announce(self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None) -> None:
         """Announces what this broker can no longer do: lead at all, or host those replicas. Repeats the announcement
         until it is written.
         """
         self._is_leaving |= is_leaving
         self._offline = self._offline if offline is None else offline
-        self._start(self._tell)
+        self._start(self._announce)
 
-    async def _tell(self) -> None:
+    async def _announce(self) -> None:
         path = znodes.unfit_path(self._registration.id)
         data = znodes.encode_unfit(is_leaving=self._is_leaving, offline=self._offline)
         said = Create(path, data, ephemeral=True)

@@ -258,7 +258,7 @@ class ClusterNode:
         """
         if self._membership is not None and replicas != self._lost:
             self._lost = replicas
-            self._membership.tell(offline=replicas)
+            self._membership.announce(offline=replicas)
 
     def addresses(self, listener: str, local: Address) -> dict[int, Address]:
         """Returns host and port by node id of every broker, for a client of ``listener``.

@@ -59,7 +59,7 @@ def test_an_empty_store_is_queried_rarely_and_brokers_can_be_stopped(tmp_path: P
         await expire(members, 1)
         membership = members.alive[1].node._membership
         assert membership is not None
-        membership._start(membership._stand)  # as the watch on /controller does
+        membership._start(membership._stand_for_controller)  # as the watch on /controller does
         counts.clear()
         await asyncio.sleep(2)
         assert len(counts) < 50, "no loop without a pause"

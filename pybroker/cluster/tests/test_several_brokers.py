@@ -228,7 +228,7 @@ def test_a_broker_that_is_gone_leaving_or_registered_again_is_not_in_sync(tmp_pa
         assert isinstance(outcome, errors.IneligibleReplica)
         membership = members.alive[3].node._membership
         assert membership is not None
-        membership.tell(is_leaving=True)
+        membership.announce(is_leaving=True)
         await members.until(lambda: members.controller.image.brokers[3].is_leaving)
         [outcome] = await propose(members, 1, proposal(members.controller.image, 1, 2, 3))
         assert isinstance(outcome, errors.IneligibleReplica)
