@@ -1,7 +1,18 @@
-"""Brings the partitions of this broker in line with the metadata.
+"""Brings the partitions of this broker in line with the metadata: which partitions are here, and with which logs.
 
-``apply`` takes new metadata. It opens, reconfigures and deletes logs, sets logs aside that belong to no partition of
-this broker, and leaves new ones to ``new_logs``. ``roles`` gives each partition its role.
+``apply`` takes new metadata, and ``announce`` follows when they are published. ``roles`` gives each partition its role,
+leader or follower.
+
+| What the metadata say | What happens to the log |
+|---|---|
+| a replica is here, and its log too | it is opened, and gets the topic's configuration |
+| a replica is here for the first time | ``new_logs`` creates its log when it is needed; for internal topics at once |
+| the same, but a log dir is missing that may have the log | none is created (``PartitionTable.must_wait``) |
+| a replica has moved to other brokers | it is deleted |
+| the topic was deleted | ``delete_leaving`` deletes it |
+| anything else: another topic id, no such topic or partition | it is set aside as a *stray*, which keeps its files |
+
+So a log is deleted only after a change that says so. A start deletes no log because the metadata lack it.
 
 Loop's thread only; a pool deletes and recovers logs.
 """
@@ -64,9 +75,14 @@ class Placement:
         self.on_lost: Callable[[], object] = lambda: None
         """Called soon after creating logs has failed, except while their metadata is being applied."""
         self._telling: asyncio.TimerHandle | None = None
+        """The timer until ``on_lost`` is called."""
         self._started = False
+        """True when the first metadata are applied."""
         self._is_applying = False
+        """True from ``apply`` to ``announce``."""
         config.on_change(self._on_config_change)
+
+    # New metadata
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Brings this broker's partitions in line with ``image``, in which ``delta`` is new.
@@ -81,14 +97,11 @@ class Placement:
         for topic in delta.missing.values():
             await self._set_aside([partition.log for partition in self._partitions.give_up(topic.id)])
         if delta.reading is not None or not self._started:
-            await self._leave_what_is_not_ours({topic.id for topic in delta.deleted.values()})
+            await self._drop_logs_of_others({topic.id for topic in delta.deleted.values()})
         if any(log_dir.offline for log_dir in self._logs.dirs):
             self._roles.drop_offline()
         for topic in delta.changed.values():
-            config = self._config_of(topic)
-            for number, partition in enumerate(self._news(topic, before.topic_by_id(topic.id)), 1):
-                if await self._place(topic, partition, config) or number % PLACED_PER_TURN == 0:
-                    await asyncio.sleep(0)
+            await self._place_topic(topic, before.topic_by_id(topic.id))
         self._started = True
 
     def announce(self) -> None:
@@ -100,7 +113,22 @@ class Placement:
         self._roles.announce()
         self._partitions.new.go_on()
 
-    def _news(self, topic: TopicImage, before: TopicImage | None) -> Iterator[PartitionImage]:
+    def close(self) -> None:
+        """Creates no further logs."""
+        self._partitions.new.close()
+        if self._telling is not None:
+            self._telling.cancel()
+
+    # Partitions with a replica here
+
+    async def _place_topic(self, topic: TopicImage, before: TopicImage | None) -> None:
+        """Places the topic's partitions that have changed, with turns of the loop in between."""
+        config = self._config_of(topic)
+        for number, partition in enumerate(self._changed(topic, before), 1):
+            if await self._place(topic, partition, config) or number % PLACED_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _changed(self, topic: TopicImage, before: TopicImage | None) -> Iterator[PartitionImage]:
         """Yields the topic's partitions that have changed: of thousands, often one."""
         if before is None or before.configs != topic.configs:
             yield from topic.partitions
@@ -124,10 +152,10 @@ class Placement:
             if self._node_id not in image.replicas:
                 self._partitions.expect_no_more(topic.id, image.index)
                 if known is not None:
-                    await self._remove([known])
+                    await self._remove(known)
                 return known is not None
             if known is None:
-                partition = await self._host(topic, image, config)
+                partition = await self._open(topic, image, config)
             elif known.log.config != config:
                 known.log.config = config
             if partition is not None:
@@ -136,7 +164,7 @@ class Placement:
             logger.error("%s-%d: %s", topic.name, image.index, error)
         return partition is not known
 
-    async def _host(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
+    async def _open(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
         """Opens the log of a partition that is new here, and returns the partition.
 
         Returns None if the log is missing and is created later: always, unless a coordinator needs it at once or an
@@ -152,19 +180,16 @@ class Placement:
             return None
         if log is not None and log.topic_id not in (topic.id, bytes(16)):
             await self._set_aside([log])
-        get = self._get_or_create(tp, topic.id, config)
+        open_log = partial(self._logs.get_or_create, tp, topic.id, config, self._preferred_dir(tp))
         if self._logs.is_stray(tp, topic.id):  # it may have to be recovered
-            log = await self._loop.run_in_executor(self._changes, get)
+            log = await self._loop.run_in_executor(self._changes, open_log)
             log.log_dir.check_online()
         else:
-            log = get()
+            log = open_log()
         return self._add(topic.id, log)
 
-    def _get_or_create(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Callable[[], Log]:
-        preferred = self._preferred_dir(topic_partition)
-        return partial(self._logs.get_or_create, topic_partition, topic_id, config, preferred)
-
     def _add(self, topic_id: bytes, log: Log) -> Partition:
+        """Makes the partition of an open log, and adds it to those of this broker."""
         lag_time_max_ms = self._config["replica.lag.time.max.ms"]
         partition = Partition(log.topic_partition, topic_id, self._node_id, log, lag_time_max_ms)
         self._partitions.add(partition)
@@ -179,7 +204,8 @@ class Placement:
         tp = TopicPartition(topic.name, index)
         self._partitions.expect(topic_id, index)
         try:
-            partition = self._add(topic_id, self._get_or_create(tp, topic_id, self._config_of(topic))())
+            log = self._logs.get_or_create(tp, topic_id, self._config_of(topic), self._preferred_dir(tp))
+            partition = self._add(topic_id, log)
             self._roles.give(partition, image)
         except errors.KafkaError as error:
             logger.error("%s: %s", tp, error)
@@ -193,6 +219,8 @@ class Placement:
     def _tell_lost(self) -> None:
         self._telling = None
         self.on_lost()
+
+    # Logs that go
 
     async def _remove_topics(self, topics: Iterable[TopicImage]) -> None:
         """Removes the replicas of deleted topics, and leaves their logs to ``delete_leaving``."""
@@ -208,18 +236,18 @@ class Placement:
         while self._logs.leaving:
             await self._loop.run_in_executor(self._changes, self._logs.leaving.delete_some)
 
-    async def _remove(self, partitions: list[Partition]) -> None:
-        """Removes replicas from this broker. Returns when that is durable; a thread then deletes the files."""
-        for partition in partitions:
-            self._roles.withdraw(partition)
-        await self._delete(partition.topic_partition for partition in partitions)
+    async def _remove(self, partition: Partition) -> None:
+        """Removes a replica from this broker. Returns when that is durable; a thread then deletes the files."""
+        self._roles.withdraw(partition)
+        await self._delete([partition.topic_partition])
 
     async def _delete(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Deletes these logs. Returns when that is durable."""
         logs = self._logs.take_out(topic_partitions)
         if logs:
             await self._loop.run_in_executor(self._changes, self._logs.delete_all, logs)
 
-    async def _leave_what_is_not_ours(self, deleted: Set[bytes]) -> None:
+    async def _drop_logs_of_others(self, deleted: Set[bytes]) -> None:
         """Deletes logs of deleted topics once the whole image was read, and sets other logs that it lacks aside."""
         await self._delete([log.topic_partition for log in self._logs if log.topic_id in deleted])
         image = self._partitions.image
@@ -248,6 +276,8 @@ class Placement:
                 logger.error("%s: %s. %s", log.topic_partition, why, ADVICE % stray.folder)
         self._logs.forget_deleted()
 
+    # Configurations
+
     def _config_of(self, topic: TopicImage) -> LogConfig:
         """Returns the topic's configuration, without keys that this version does not know."""
         try:
@@ -269,9 +299,3 @@ class Placement:
                         partition.reconfigured()
                         partition.advance()
                         self._purgatory.wake(partition)
-
-    def close(self) -> None:
-        """Creates no further logs."""
-        self._partitions.new.close()
-        if self._telling is not None:
-            self._telling.cancel()
