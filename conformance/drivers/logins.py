@@ -110,6 +110,8 @@ class Login(NamedTuple):
         if self.ca:
             found["ssl.truststore.location"] = self.ca
         named = {"sasl.username": self.user, "sasl.password": self.password}
+        if self.is_token:
+            named = {"sasl.jaas.config": self.java()["sasl.jaas.config"]}
         return {f"kafka.{key}": text for key, text in (found | (self._credentials() if self.issuer else named)).items()}
 
     def _token(self) -> str:

@@ -1,10 +1,12 @@
-"""Kafka's AdminClient creates delegation tokens, and its clients log in by them; other libraries cannot."""
+"""Kafka's AdminClient creates delegation tokens; its clients and Spark's source and sink log in by them. Other libraries
+cannot.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -14,7 +16,12 @@ from conformance.security.conftest import Grant
 from conformance.security.java import JavaAdministrator
 from harness.clients.jvm import Jvm
 from harness.waiting import until
+from harness.witnesses import used
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 TOOL = "DelegationTokenCommand"
 #: A row of the tool's output: id, HMAC, owner, requester and, if there are any, renewers.
 ROW = re.compile(r"^(\S{22,})\s+(\S+=*)\s+User:(\S+)\s+User:(\S+)\s+(.*)$", re.MULTILINE)
@@ -77,7 +84,7 @@ def token(tokens: Tokens) -> Token:
     return made
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_s112_java_creates_a_token_and_logs_in_with_it_until_it_expires(
     mechanism: str, tokens: Tokens, token: Token, java_tool: JavaAdministrator, clients: dict[str, Client],
     user: Login, topic: str, grant: Grant,
@@ -96,6 +103,25 @@ def test_s112_java_creates_a_token_and_logs_in_with_it_until_it_expires(
     until(lambda: token.name not in tokens.describe(), "no token")
     with pytest.raises(Refused, match=f"^{java.refusals['login']}:"):
         java.write(holder, topic, b"x")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_s112_spark_reads_and_writes_as_the_owner_of_a_token(
+    mechanism: str, spark: SparkSession, token: Token, clients: dict[str, Client], admin: Login, user: Login,
+    topic: str, grant: Grant,
+) -> None:  # fmt: skip
+    options = token.login(user, mechanism).spark()
+    assert 'tokenauth="true"' in options["kafka.sasl.jaas.config"]
+    used("PySpark")
+    frame = spark.createDataFrame([("from Spark",)], "value string")
+    written = frame.write.format("pybroker").options(**options, topic=topic).mode("append")
+    with pytest.raises(Exception, match="TopicAuthorizationFailed"):
+        written.save()
+    grant(("ALL", "TOPIC", topic))
+    written.save()
+    rows = spark.read.format("pybroker").options(**options, subscribe=topic).load().collect()
+    assert sorted(bytes(row.value) for row in rows) == [b"first", b"from Spark"]
+    assert sorted(clients["librdkafka"].read(admin, topic, topic, 2)) == [b"first", b"from Spark"]
 
 
 @pytest.mark.parametrize("name", ["librdkafka"])
