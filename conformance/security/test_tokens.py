@@ -1,6 +1,4 @@
-"""Kafka's AdminClient creates delegation tokens; its clients and Spark's source and sink log in by them. Other libraries
-cannot.
-"""
+"""Kafka's AdminClient creates delegation tokens. Its clients and Spark's source and sink log in by them; others cannot."""
 
 from __future__ import annotations
 
