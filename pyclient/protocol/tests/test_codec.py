@@ -12,6 +12,7 @@ from cy.wire.buffer import DecodeError, EncodeError
 from cy.wire.sendfile import FileSlice
 from pyclient.protocol import (
     AlterUserScramCredentials,
+    DescribeAcls,
     Fetch,
     FindCoordinator,
     Heartbeat,
@@ -143,7 +144,15 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 def test_librdkafkas_request_for_all_topics_is_read_though_bytes_are_left_over() -> None:
     request = decode(Metadata, 12, bytes.fromhex("00000000 01 00 00"))
     assert request == Metadata.Request(topics=None, allow_auto_topic_creation=False)
-    assert [api for api in apis.ALL if api.head.is_open] == [Metadata, AlterUserScramCredentials]
+
+
+def test_kafka_gos_request_for_acls_is_read_though_a_byte_is_left_over() -> None:
+    request = decode(DescribeAcls, 3, bytes.fromhex("02 036162 02 00 00 01 01 00 00"))
+    assert (request.resource_name_filter, request.principal_filter, request.operation) == ("ab", None, 1)
+
+
+def test_no_other_request_may_have_bytes_behind_its_end() -> None:
+    assert [api for api in apis.ALL if api.head.is_open] == [Metadata, DescribeAcls, AlterUserScramCredentials]
 
 
 def test_any_contiguous_buffer_can_be_read() -> None:
