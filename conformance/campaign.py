@@ -156,6 +156,11 @@ CAMPAIGNS: Final[Mapping[str, Campaign]] = {
             ),
         ),
     ),
+    "go": Campaign(
+        "Go's clients: logins, ACLs, passwords, quotas (Go 1.21 or newer has to be installed)",
+        1 / 12,
+        (Suite(("conformance/security",)),),
+    ),
     "hostility": Campaign(
         "what hostile requests cost a client beside them, of one broker and of three",
         1 / 4,

@@ -103,6 +103,13 @@ class Login(NamedTuple):
             return found | {key.replace(".", "_"): text for key, text in SERVICE.items()}
         return found | {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
 
+    def go(self) -> dict[str, Any]:
+        """Returns the login as the program of Go's clients reads it (``harness/go``)."""
+        return {
+            "bootstrap": self.bootstrap, "mechanism": self.mechanism, "user": self.user, "password": self.password,
+            "ca": self.ca or "", "token": self._token() if self.issuer else "", "is_token": self.is_token,
+        }  # fmt: skip
+
     def spark(self) -> dict[str, str]:
         """Returns the options of Spark's source and sink."""
         found = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}

@@ -36,8 +36,16 @@ class Client(ABC):
 
     #: The library's names of the errors that refuse a topic, a group, a transactional id, the cluster and a login.
     refusals: dict[str, str]
+    #: Its name of the error about a topic that it may not even see, if it differs.
+    refusal_of_hidden_topics: str | None = None
     #: Says whether its consumer raises if it may not even see a topic.
     tells_of_hidden_topics = True
+
+    def refusal_of(self, resource: str) -> str:
+        """Returns the library's name of the error that refuses it: a kind of ``refusals``, or ``hidden topic``."""
+        if resource == "hidden topic":
+            return self.refusal_of_hidden_topics or self.refusals["topic"]
+        return self.refusals[resource]
 
     @abstractmethod
     def write(self, login: Login, topic: str, value: bytes, *, idempotent: bool = False) -> None:
@@ -78,4 +86,3 @@ class Administrator(ABC):
     @abstractmethod
     def delete(self, login: Login, acl: Acl) -> None:
         """Deletes one ACL."""
-

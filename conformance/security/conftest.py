@@ -13,9 +13,12 @@ from conformance.drivers.logins import Login
 from conformance.security.aio import AiokafkaClient
 from conformance.security.base import Acl, Administrator, Client
 from conformance.security.confluent import ConfluentAdministrator, ConfluentClient
+from conformance.security.go import GoAdministrator, GoClient
 from conformance.security.java import JavaAdministrator, JavaClient
 from conformance.security.kafka_python import KafkaPythonAdministrator, KafkaPythonClient
+from conformance.security.tokens import Token, Tokens
 from harness.clients.command_line import run
+from harness.clients.go_clients import LIBRARIES
 from harness.clients.jvm import Jvm
 from harness.servers.guarded import ALLOWED_URLS, GUARDED, Guarded
 from harness.servers.issuer import Issuer, serving
@@ -25,9 +28,13 @@ Grant = Callable[..., None]
 
 #: The number of users exceeds that of the tests.
 USERS = [f"user-{number}" for number in range(200)]
-FOREIGN = ("librdkafka", "java", "kafka-python", "aiokafka")
+#: These need Go, which the suite does not install.
+FRANZ_GO, KAFKA_GO = (pytest.param(name, marks=pytest.mark.campaign) for name in LIBRARIES)
+#: kafka-go has neither idempotent nor transactional producers.
+IDEMPOTENT = ("librdkafka", "java", "kafka-python", "aiokafka", FRANZ_GO)
+FOREIGN = (*IDEMPOTENT, KAFKA_GO)
 #: aiokafka has no calls about ACLs.
-ADMINISTRATORS = ("librdkafka", "java", "kafka-python")
+ADMINISTRATORS = ("librdkafka", "java", "kafka-python", FRANZ_GO, KAFKA_GO)
 _numbers = itertools.count()
 
 
@@ -72,6 +79,7 @@ def clients(jvm: Jvm) -> dict[str, Client]:
         "java": JavaClient(jvm),
         "kafka-python": KafkaPythonClient(),
         "aiokafka": AiokafkaClient(),
+        **{name: GoClient(name) for name in LIBRARIES},
     }
 
 
@@ -82,11 +90,18 @@ def administrators(jvm: Jvm, data_root: Path) -> dict[str, Administrator]:
         "librdkafka": ConfluentAdministrator(),
         "java": JavaAdministrator(jvm, data_root),
         "kafka-python": KafkaPythonAdministrator(),
+        **{name: GoAdministrator(name) for name in LIBRARIES},
     }
 
 
 @pytest.fixture(params=FOREIGN)
 def client(request: pytest.FixtureRequest, clients: dict[str, Client]) -> Client:
+    return clients[request.param]
+
+
+@pytest.fixture(params=IDEMPOTENT)
+def idempotent_client(request: pytest.FixtureRequest, clients: dict[str, Client]) -> Client:
+    """Returns a library with idempotent and transactional producers."""
     return clients[request.param]
 
 
@@ -128,3 +143,20 @@ def grant(user: Login, admin: Login) -> Grant:
             until(lambda acl=acl: acl in by.describe(admin, acl.kind, acl.name), "the ACL")  # type: ignore[misc]
 
     return create
+
+
+@pytest.fixture
+def java_tool(jvm: Jvm, tmp_path: Path) -> JavaAdministrator:
+    return JavaAdministrator(jvm, tmp_path)
+
+
+@pytest.fixture
+def tokens(java_tool: JavaAdministrator, user: Login) -> Tokens:
+    return Tokens(java_tool, user)
+
+
+@pytest.fixture
+def token(tokens: Tokens) -> Token:
+    made = tokens.create()
+    until(lambda: made.name in tokens.describe(), "the token")
+    return made

@@ -1,10 +1,8 @@
-"""Kafka's AdminClient creates delegation tokens. Its clients and Spark's source and sink log in by them; others cannot."""
+"""Kafka's AdminClient creates delegation tokens. Its clients, Spark and franz-go log in by them; others cannot."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,74 +10,12 @@ from conformance.drivers.logins import Login
 from conformance.security.base import Client, Refused
 from conformance.security.conftest import Grant
 from conformance.security.java import JavaAdministrator
-from harness.clients.jvm import Jvm
+from conformance.security.tokens import MECHANISMS, Token, Tokens
 from harness.waiting import until
 from harness.witnesses import used
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-TOOL = "DelegationTokenCommand"
-#: A row of the tool's output: id, HMAC, owner, requester and, if there are any, renewers.
-ROW = re.compile(r"^(\S{22,})\s+(\S+=*)\s+User:(\S+)\s+User:(\S+)\s+(.*)$", re.MULTILINE)
-
-
-class Token(NamedTuple):
-    """A token as a row of the output."""
-
-    name: str
-    hmac: str
-    owner: str
-    requester: str
-    rest: str
-
-    def login(self, owner: Login, mechanism: str) -> Login:
-        """Makes the login of a token's holder."""
-        return owner._replace(user=self.name, password=self.hmac, mechanism=mechanism, is_token=True)
-
-
-class Tokens:
-    """Calls Kafka's AdminClient as one user, through its tool."""
-
-    def __init__(self, by: JavaAdministrator, user: Login) -> None:
-        self._by = by
-        self._user = user
-
-    def create(self) -> Token:
-        told = self._tool("--create", "--max-life-time-period", "-1")
-        assert ROW.findall(told), told
-        return Token(*ROW.findall(told)[0])
-
-    def describe(self) -> dict[str, Token]:
-        owner = ("--owner-principal", self._user.principal)
-        return {row[0]: Token(*row) for row in ROW.findall(self._tool("--describe", *owner))}
-
-    def renew(self, token: Token) -> str:
-        return self._tool("--renew", "--hmac", token.hmac, "--renew-time-period", "-1")
-
-    def expire(self, token: Token) -> str:
-        return self._tool("--expire", "--hmac", token.hmac, "--expiry-time-period", "-1")
-
-    def _tool(self, *words: str) -> str:
-        return self._by.tool(self._user, TOOL, *words)
-
-
-@pytest.fixture
-def java_tool(jvm: Jvm, tmp_path: Path) -> JavaAdministrator:
-    return JavaAdministrator(jvm, tmp_path)
-
-
-@pytest.fixture
-def tokens(java_tool: JavaAdministrator, user: Login) -> Tokens:
-    return Tokens(java_tool, user)
-
-
-@pytest.fixture
-def token(tokens: Tokens) -> Token:
-    made = tokens.create()
-    until(lambda: made.name in tokens.describe(), "the token")
-    return made
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
