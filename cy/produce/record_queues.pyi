@@ -30,7 +30,7 @@ class RecordQueues(SharedQueues):
     def send(
         self,
         topic: str,
-        value: Any = None,
+        value: Any = ...,
         key: Any = None,
         *,
         partition: int | None = None,
@@ -42,7 +42,7 @@ class RecordQueues(SharedQueues):
 
         Returns the record's report. ``timestamp`` is in milliseconds, the current time by default. ``headers`` are
         pairs of a name and bytes. Raises BufferExhausted, RecordTooLarge, KafkaError, and TypeError for anything but
-        bytes.
+        bytes, or for a record without value and key, unless value=None is given.
         """
     def try_send(
         self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Any, on_delivery: Any

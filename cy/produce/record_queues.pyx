@@ -30,6 +30,8 @@ from cy.batch.record_headers cimport encode_headers, listed
 from cy.produce.shared_queues cimport SharedQueues, queues_of, room
 from cy.varint cimport size_of_varint
 
+from cy.produce.missing import MISSING, without_value
+
 import operator
 import time
 
@@ -79,6 +81,13 @@ cdef bytes copied(object data, str what):
         ) from None
 
 
+cdef inline bytes value_of(object value, bytes key):
+    """Returns the value as bytes; checks only what is not bytes already."""
+    if value is None or PyBytes_CheckExact(value):
+        return <bytes>value
+    return without_value(key) if value is MISSING else copied(value, "value")
+
+
 cdef inline Py_ssize_t size_of(bytes data) noexcept:
     return -1 if data is None else PyBytes_GET_SIZE(data)
 
@@ -101,14 +110,15 @@ cdef class RecordQueues(SharedQueues):
 
     @embedsignature(True)
     def send(
-        self, topic, value=None, key=None, *, partition=None, timestamp=None, headers=None,
+        self, topic, value=MISSING, key=None, *, partition=None, timestamp=None, headers=None,
         on_delivery=None,
     ):
         """Sends a record. Waits only for the topic's metadata and for memory, up to max.block.ms.
 
         Returns the record's report. ``timestamp`` is in milliseconds, the current time by default. ``headers`` are
         pairs of a name and bytes, or a mapping of them; an iterator is read once. Raises BufferExhausted,
-        RecordTooLarge, InvalidTopicException, KafkaError, and TypeError for anything but bytes.
+        RecordTooLarge, InvalidTopicException, KafkaError, and TypeError for anything but bytes, or for a record without
+        value and key, unless value=None is given.
         """
         cdef DeliveryReport report
         if headers is not None:
@@ -134,7 +144,7 @@ cdef class RecordQueues(SharedQueues):
         if callback is not None:
             check_order(callback)
         cdef bytes k = as_bytes(key, "key")
-        cdef bytes v = as_bytes(value, "value")
+        cdef bytes v = value_of(value, k)
         cdef bytes tail = encode_headers(headers) if headers else None
         cdef int64_t stamp = now_ms() if timestamp is None else milliseconds(timestamp)
         cdef TopicQueues topic_queues = queues_of(self, topic)

@@ -15,7 +15,7 @@ class Sending(Coroutine[Any, Any, DeliveryReport]):
     def throw(
         self,
         kind: type[BaseException] | BaseException,
-        value: Any = None,
+        value: Any = ...,
         trace: TracebackType | None = None,
         /,
     ) -> Any:

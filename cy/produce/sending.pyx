@@ -15,6 +15,7 @@ from cython cimport embedsignature, final, freelist
 from cy.produce.producer_batch cimport DeliveryReport
 from cy.batch.record_headers cimport listed
 from cy.other_name import OtherName, own_names
+from cy.produce.missing import MISSING
 
 cdef enum:
     UNSEEN = 1 << 18        # bytes that are added before the loop runs
@@ -59,7 +60,7 @@ cdef void warn() noexcept:
 cdef class SendingQueues(RecordQueues):
     @embedsignature(True)
     def send(
-        self, topic, value=None, key=None, *, partition=None, timestamp=None, headers=None,
+        self, topic, value=MISSING, key=None, *, partition=None, timestamp=None, headers=None,
         on_delivery=None,
     ):
         """Returns a coroutine that sends a record; see the blocking face's ``send``."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet
 
 from cy.produce.deliveries import Deliveries
+from cy.produce.missing import MISSING
 from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.sending import SendingQueues
 from cy.seconds import seconds
@@ -88,7 +89,7 @@ class Producer(BaseProducer, SendingQueues):
         def send(
             self,
             topic: str,
-            value: Any = None,
+            value: Any = MISSING,
             key: Any = None,
             *,
             partition: int | None = None,
@@ -104,6 +105,8 @@ class Producer(BaseProducer, SendingQueues):
 
             Concurrent sends may overtake each other: while buffer.memory is full, a small record may find room before a
             large one. If order matters, await each ``send`` before the next one.
+
+            Without ``value`` it needs a ``key``; value=None sends a record that may have neither.
 
             ``timestamp`` is in milliseconds, by default now. ``headers`` are pairs of name and bytes, or a mapping.
             ``on_delivery(metadata, error)`` is called on the loop, with a RecordMetadata and None, or with None and a
@@ -147,7 +150,7 @@ class Producer(BaseProducer, SendingQueues):
     async def send_and_wait(
         self,
         topic: str,
-        value: Any = None,
+        value: Any = MISSING,
         key: Any = None,
         *,
         partition: int | None = None,

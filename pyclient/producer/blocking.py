@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from cy.produce.deliveries import Deliveries
+from cy.produce.missing import MISSING
 from cy.produce.producer_batch import DeliveryReport
 from cy.seconds import seconds
 from pyclient.config import PRODUCER, load
@@ -90,7 +91,7 @@ class Producer(BaseProducer):
         def send(
             self,
             topic: str,
-            value: Any = None,
+            value: Any = MISSING,
             key: Any = None,
             *,
             partition: int | None = None,
@@ -102,6 +103,8 @@ class Producer(BaseProducer):
 
             It waits only for the topic's metadata and for free buffer memory. It waits at most max.block.ms (a minute
             by default), also if no broker answers. ``send_and_wait`` has a timeout of its own.
+
+            Without ``value`` it needs a ``key``; value=None sends a record that may have neither.
 
             ``timestamp`` is in milliseconds, by default now. ``headers`` are pairs of name and bytes, or a mapping.
             ``on_delivery(metadata, error)`` is called on the client's thread, with a RecordMetadata and None, or with
@@ -145,7 +148,7 @@ class Producer(BaseProducer):
     def send_and_wait(
         self,
         topic: str,
-        value: Any = None,
+        value: Any = MISSING,
         key: Any = None,
         *,
         partition: int | None = None,

@@ -104,6 +104,28 @@ def test_python_names_the_public_class_in_its_errors_about_arguments(kind, call,
         call(client)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda producer: producer.send("t"),
+        lambda producer: producer.send("t", headers={"name": b"v"}),
+        lambda producer: producer.send_and_wait("t"),
+        lambda producer: producer.send_and_wait("t", timeout=0.3),
+    ],
+)
+def test_record_of_nothing_is_sent_only_if_value_none_says_so(call) -> None:
+    told = "^send needs a value or a key: pass value=None for a record with neither$"
+    with Producer(NOWHERE) as producer, pytest.raises(TypeError, match=told):
+        call(producer)
+
+    async def send() -> None:
+        async with aio.Producer(NOWHERE) as producer:
+            with pytest.raises(TypeError, match=told):
+                await call(producer)
+
+    asyncio.run(send())
+
+
 def test_report_of_the_asyncio_producer_without_await_says_to_await_it() -> None:
     async def send() -> None:
         producer = aio.Producer(NOWHERE)

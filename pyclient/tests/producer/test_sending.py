@@ -91,6 +91,12 @@ def test_null_and_empty_values_headers_and_timestamps_are_preserved(broker, prod
     assert (second.value, second.key, second.headers, second.timestamp) == (b"", b"", headers, 1_700_000_000_123)
 
 
+def test_key_without_a_value_is_sent_as_a_null(broker, producer, topic):
+    producer.send(topic, key=b"k").result(PATIENCE_S)
+    [record] = read_all(broker.bootstrap, topic)
+    assert (record.key, record.value) == (b"k", None)
+
+
 def test_send_many_takes_arrow_with_nulls_and_keys(broker, producer, new_topic):
     topic = new_topic(3)
     values = pyarrow.array([b"a", None, b"c"] * 500, pyarrow.binary())
