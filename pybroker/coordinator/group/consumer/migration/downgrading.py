@@ -72,19 +72,32 @@ def _may(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Itera
 
 def _fits(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iterable[Record]) -> bool:
     """Returns whether the records of the downgrade fit into a batch, after those that are ``written`` already."""
+    largest = group.context.largest_batch()
+    size = sum(map(_least_size, members))
+    if size <= largest:
+        size = _size(group, members, written)
+    if size > largest:
+        logger.info(
+            "group %s stays a consumer group: a classic one needs a batch of %d bytes or more, and its topic allows %d",
+            group.id,
+            size,
+            largest,
+        )
+    return size <= largest
+
+
+def _least_size(member: ConsumerMember) -> int:
+    """Returns a size that the member's part of the classic record has at least. To ask many members is cheap."""
+    assert member.classic is not None
+    return min((len(metadata) for _, metadata in member.classic.protocols), default=0)
+
+
+def _size(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iterable[Record]) -> int:
     batch = Builder()
     ids = {*group.members, *(member.id for member in members)}
     for key, value in (*written, *group.tombstones_for(list(ids)), _record(_classic(group, members, 0))):
         batch.append(0, key, value)
-    largest = group.context.largest_batch()
-    if batch.size > largest:
-        logger.info(
-            "group %s stays a consumer group: a classic one needs a batch of %d bytes, and its topic allows %d",
-            group.id,
-            batch.size,
-            largest,
-        )
-    return batch.size <= largest
+    return batch.size
 
 
 def downgrade_without(
