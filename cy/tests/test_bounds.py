@@ -96,7 +96,7 @@ def codecs(edge: Edge, dice: random.Random) -> None:
 
 
 @pytest.mark.nightly
-def test_case_48_nothing_reads_behind_the_end_of_a_buffer() -> None:
+def test_case_48_no_function_reads_beyond_the_end_of_a_buffer() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "cy.tests.test_bounds"],
         cwd=Path(__file__).parents[2],

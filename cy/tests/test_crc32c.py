@@ -41,11 +41,11 @@ def bitwise(data: bytes, value: int = 0) -> int:
 
 @every_implementation
 @pytest.mark.parametrize(("data", "expected"), RFC_3720)
-def test_vectors_of_rfc_3720(implementation: str, data: bytes, expected: int) -> None:
+def test_crc32c_returns_the_values_of_rfc_3720(implementation: str, data: bytes, expected: int) -> None:
     assert crc32c_by(implementation, data) == expected
 
 
-def test_the_table_agrees_with_the_definition() -> None:
+def test_the_table_implementation_agrees_with_the_definition() -> None:
     for length in (*range(70), 1000):
         assert crc32c_by("table", RANDOM[:length], length) == bitwise(RANDOM[:length], length)
 
@@ -59,7 +59,7 @@ def test_every_length_up_to_4096_agrees_with_the_table(implementation: str) -> N
 
 
 @every_implementation
-def test_alignment_of_the_start_does_not_matter(implementation: str) -> None:
+def test_the_alignment_of_the_buffer_does_not_matter(implementation: str) -> None:
     view = memoryview(RANDOM)
     for start in range(65):
         for length in (1, 7, 64, 383, 384, 511, 512, 513, 767, 3072, 3073, 9999):
@@ -69,7 +69,7 @@ def test_alignment_of_the_start_does_not_matter(implementation: str) -> None:
 
 @every_implementation
 @given(data=st.binary(max_size=3000), repeat=st.integers(1, 9), cut=st.integers(0, 27_000))
-def test_a_checksum_goes_on_where_another_ended(
+def test_a_checksum_continues_an_earlier_one(
     implementation: str, data: bytes, repeat: int, cut: int
 ) -> None:
     whole = data * repeat
@@ -84,7 +84,7 @@ def test_the_fastest_implementation_is_in_use_and_takes_any_buffer() -> None:
     assert crc32c(large) == crc32c(bytearray(large)) == crc32c(memoryview(large)) == expected
 
 
-def test_unknown_implementations_and_things_without_bytes_are_refused() -> None:
+def test_unknown_implementations_and_objects_without_a_buffer_are_refused() -> None:
     with pytest.raises(ValueError, match="tuple"):
         crc32c_by("abacus", b"")
     with pytest.raises(TypeError):

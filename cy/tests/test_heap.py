@@ -29,6 +29,6 @@ with ThreadPoolExecutor(1) as threads:
 
 
 @pytest.mark.nightly
-def test_a_large_block_of_a_thread_goes_back_to_the_system() -> None:
+def test_a_freed_large_block_of_a_thread_returns_to_the_system() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 8 << 10

@@ -10,7 +10,7 @@ from cy.int64_map import Int64Map
 HOSTILE = [key << 48 for key in range(-20_000, 20_000)]
 
 
-def test_it_holds_what_a_dict_holds() -> None:
+def test_an_int64_map_holds_the_same_items_as_a_dict() -> None:
     chance = random.Random(1)
     ours, theirs = Int64Map(), dict[int, int]()
     for _ in range(50_000):
@@ -25,7 +25,7 @@ def test_it_holds_what_a_dict_holds() -> None:
     assert ours.get(1_000, -1) == -1
 
 
-def test_its_ends_are_int64() -> None:
+def test_an_int64_map_accepts_the_smallest_and_largest_int64() -> None:
     ours = Int64Map([(-(1 << 63), 1), ((1 << 63) - 1, 2), (0, 3)])
     assert [ours.get(key) for key in (-(1 << 63), (1 << 63) - 1, 0)] == [1, 2, 3]
 

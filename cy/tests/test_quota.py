@@ -23,7 +23,7 @@ def used(each: Allowance) -> float:
     return each.per_second(0) * each.measured_ms(0) / 1000
 
 
-def test_what_is_produced_counts_until_it_would_be_too_much() -> None:
+def test_produced_bytes_count_until_they_exceed_the_quota() -> None:
     produce = allowance()
     share = Share(produce, None, None, None)
     assert share.is_within(True, ANSWER, 4000, 0.0)
@@ -32,7 +32,7 @@ def test_what_is_produced_counts_until_it_would_be_too_much() -> None:
     assert used(produce) == 10_000
 
 
-def test_parts_of_a_millisecond_do_not_count() -> None:
+def test_fractions_of_a_millisecond_are_ignored() -> None:
     produce = allowance()
     share = Share(produce, None, None, None)
     assert share.is_within(True, ANSWER, 100, 0.0005)
@@ -41,7 +41,7 @@ def test_parts_of_a_millisecond_do_not_count() -> None:
     assert produce.per_second(11_000.9) == 10
 
 
-def test_what_was_produced_holds_no_other_request_back() -> None:
+def test_an_exceeded_produce_quota_does_not_throttle_other_requests() -> None:
     produce = allowance()
     share = Share(produce, None, None, None)
     produce.use(50_000, 0)
@@ -49,12 +49,12 @@ def test_what_was_produced_holds_no_other_request_back() -> None:
     assert used(produce) == 50_000
 
 
-def test_a_response_that_tells_its_client_to_wait_is_not_sent_without_more_ado() -> None:
+def test_a_response_with_a_throttle_time_is_left_to_the_slow_path() -> None:
     share = Share(None, None, None, None)
     assert not share.is_within(False, SimpleNamespace(throttle_time_ms=5), 100, 0.0)
 
 
-def test_what_has_to_be_waited_for_and_what_can_tell_no_time_is_not_decided_here() -> None:
+def test_futures_and_responses_without_a_throttle_time_are_left_to_the_slow_path() -> None:
     produce = allowance()
     share = Share(produce, None, None, None)
     for result in (Future[None](), object()):
@@ -62,7 +62,7 @@ def test_what_has_to_be_waited_for_and_what_can_tell_no_time_is_not_decided_here
     assert used(produce) == 0
 
 
-def test_time_that_was_spent_holds_every_request_back() -> None:
+def test_an_exceeded_request_quota_throttles_every_request() -> None:
     request = allowance(1)
     share = Share(None, None, request, None)
     assert share.spend(0.1, 0.0)
@@ -73,7 +73,7 @@ def test_time_that_was_spent_holds_every_request_back() -> None:
     assert used(request) == pytest.approx(10.1)
 
 
-def test_a_share_that_is_not_current_counts_nothing() -> None:
+def test_an_outdated_share_counts_nothing() -> None:
     produce, request = allowance(), allowance()
     share = Share(produce, None, request, None)
     share.is_current = False
@@ -83,13 +83,13 @@ def test_a_share_that_is_not_current_counts_nothing() -> None:
     assert used(produce) == used(request) == 0
 
 
-def test_a_client_without_quotas_is_always_within_them() -> None:
+def test_a_client_without_quotas_is_never_throttled() -> None:
     share = Share(None, None, None, None)
     assert share.is_within(True, ANSWER, 10**15, 0.0)
     assert share.spend(1000, 0.0)
 
 
-def test_the_largest_bounds_and_windows_have_no_end() -> None:
+def test_the_largest_quotas_and_windows_do_not_overflow() -> None:
     most = Allowance((2**31 - 1, (2**31 - 1) * 1000))
     most.bound = 1e308
     assert most.most_at_once == 2**62

@@ -28,7 +28,7 @@ def is_allowed(room: str, other: str) -> bool:
 
 
 @pytest.mark.parametrize("room", FLOORS)
-def test_imports_go_down(room: str) -> None:
+def test_imports_between_rooms_only_go_down(room: str) -> None:
     modules = [path for path in (CY / room).iterdir() if path.suffix in (".pyx", ".pxd", ".py", ".pyi")]
     wrong = {
         path.name: [other for other in imported(path.read_text()) if not is_allowed(room, other)] for path in modules
@@ -37,7 +37,7 @@ def test_imports_go_down(room: str) -> None:
     assert {name: rooms for name, rooms in wrong.items() if rooms} == {}
 
 
-def test_an_import_that_goes_up_is_found() -> None:
+def test_the_check_finds_an_import_that_goes_up() -> None:
     text = "from cy.produce.blocks cimport Blocks\nfrom cy.endian cimport load_int32\n"
     text += "cimport cy.consume.fetched as it\n"
     assert imported(text) == {"produce", "", "consume"}

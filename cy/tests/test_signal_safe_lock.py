@@ -28,7 +28,7 @@ def is_free(lock):
     return entered.is_set()
 
 
-def test_a_thread_may_enter_again_and_others_wait_for_its_outermost_end():
+def test_a_thread_may_enter_the_lock_again_and_others_wait_for_its_last_exit():
     lock, order = SignalSafeLock(), []
 
     def enter():
@@ -47,14 +47,14 @@ def test_a_thread_may_enter_again_and_others_wait_for_its_outermost_end():
     assert order == ["owner", "other"]
 
 
-def test_it_is_free_behind_an_exception():
+def test_the_lock_is_free_after_an_exception():
     lock = SignalSafeLock()
     with pytest.raises(ZeroDivisionError), lock, lock:
         raise ZeroDivisionError
     assert is_free(lock)
 
 
-def test_only_the_thread_that_runs_handlers_holds_signals():
+def test_only_the_main_thread_holds_signals():
     lock, held = SignalSafeLock(), []
 
     def enter():
@@ -70,7 +70,7 @@ def test_only_the_thread_that_runs_handlers_holds_signals():
 
 
 @pytest.mark.nightly
-def test_a_handler_that_raises_wherever_it_may_run_leaves_it_free():
+def test_the_lock_is_free_after_a_signal_handler_raises_anywhere():
     """Handlers run behind a call of C, as which Python 3.14 enters a block."""
     lock = SignalSafeLock()
 

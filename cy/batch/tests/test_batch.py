@@ -64,7 +64,7 @@ def rows_of(octets: bytes) -> list[Row]:
 
 @pytest.mark.parametrize("codec", Codec)
 @given(rows=records, base_offset=st.integers(0, 2**62))
-def test_what_is_built_is_accepted_and_read_back(
+def test_built_batches_are_accepted_and_read_back(
     codec: Codec, rows: list[Row], base_offset: int
 ) -> None:
     octets = build(rows, base_offset, codec=codec)
@@ -77,7 +77,7 @@ def test_what_is_built_is_accepted_and_read_back(
 
 
 @given(rows=records)
-def test_another_client_reads_what_is_built(rows: list[Row]) -> None:
+def test_another_client_reads_built_batches(rows: list[Row]) -> None:
     witness = MemoryRecords(build(rows, 7, codec=Codec.GZIP)).next_batch()
     assert witness.validate_crc()
     assert [(r.timestamp, r.key, r.value, list(r.headers)) for r in witness] == rows
@@ -100,7 +100,7 @@ def test_offsets_may_have_gaps_as_compaction_leaves_them(
     assert scan(octets)[0].last_offset == 100 + gaps[-1]
 
 
-def test_builder_tells_its_size_before_it_builds() -> None:
+def test_the_builder_knows_the_size_of_the_batch_before_it_builds() -> None:
     builder = Builder()
     assert builder.size == HEADER_SIZE
     for n in range(100):
@@ -121,7 +121,7 @@ def test_a_batch_without_records_is_not_built() -> None:
 
 
 @pytest.mark.parametrize("delta", [-1, 0, 2**31])
-def test_offset_deltas_must_grow_and_fit(delta: int) -> None:
+def test_offset_deltas_must_ascend_and_fit_in_int32(delta: int) -> None:
     builder = Builder()
     builder.append(1, None, None)
     with pytest.raises(ValueError, match="does not follow"):
@@ -129,7 +129,7 @@ def test_offset_deltas_must_grow_and_fit(delta: int) -> None:
     assert builder.count == 1
 
 
-def test_a_record_that_is_no_bytes_leaves_the_builder_as_it_was() -> None:
+def test_a_refused_record_leaves_the_builder_unchanged() -> None:
     builder = Builder()
     builder.append(1, None, b"v")
     before = builder.build()
@@ -150,7 +150,7 @@ def test_unknown_codecs_are_refused() -> None:
 # ---- header
 
 
-def test_the_view_shows_every_field() -> None:
+def test_a_view_of_a_batch_has_every_header_field() -> None:
     builder = Builder(
         codec=Codec.LZ4, producer_id=2**40, producer_epoch=7, base_sequence=2**31 - 2, control=True
     )
@@ -185,7 +185,7 @@ def test_the_view_shows_every_field() -> None:
     assert f"{2**40}-{2**40 + 3}" in repr(batch)
 
 
-def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
+def test_a_delete_horizon_replaces_the_base_timestamp() -> None:
     octets = bytearray(simple())
     struct.pack_into(">hiq", octets, 21, 0x40, 2, 987)
     assert read_header(octets).delete_horizon_ms == 987
@@ -229,7 +229,7 @@ def test_case_54_impossible_magic_is_corrupt(magic: int) -> None:
         read_header(octets)
 
 
-def test_the_greatest_size_does_not_overflow() -> None:
+def test_the_largest_batch_size_does_not_overflow() -> None:
     octets = bytearray(simple())
     struct.pack_into(">i", octets, 8, 2**31 - 1)
     batch = read_header(octets)
@@ -241,7 +241,7 @@ def test_the_greatest_size_does_not_overflow() -> None:
 # ---- walk
 
 
-def test_scan_stops_before_the_first_batch_that_is_not_whole_and_sound() -> None:
+def test_scan_stops_before_the_first_truncated_or_corrupt_batch() -> None:
     one, two = simple(2), simple(5, codec=Codec.ZSTD)
     octets = one + two + one
     assert [batch.end for batch in scan(octets)] == [
@@ -260,7 +260,7 @@ def test_scan_stops_before_the_first_batch_that_is_not_whole_and_sound() -> None
     assert scan(b"") == scan(bytes(100)) == scan(octets, len(octets)) == []
 
 
-def test_iteration_goes_over_batches_of_every_format_and_leaves_a_cut_one_out() -> None:
+def test_iteration_covers_batches_of_every_format_and_skips_a_truncated_one() -> None:
     one, two = simple(2), simple(3, codec=Codec.SNAPPY)
     assert len(list(iterate(one + two + one))) == 7
     for cut in (1, 40, len(one) - 1):
@@ -268,7 +268,7 @@ def test_iteration_goes_over_batches_of_every_format_and_leaves_a_cut_one_out() 
     assert list(iterate(b"")) == []
 
 
-def test_case_8_iteration_raises_for_a_checksum_that_does_not_hold() -> None:
+def test_case_8_iteration_raises_for_a_wrong_checksum() -> None:
     damaged = bytearray(simple())
     damaged[-1] ^= 1
     with pytest.raises(CorruptBatch, match="CRC"):
@@ -278,7 +278,7 @@ def test_case_8_iteration_raises_for_a_checksum_that_does_not_hold() -> None:
     assert len(list(iterate(damaged, check_crcs=False))) == 3
 
 
-def test_iteration_is_bounded_too() -> None:
+def test_iteration_limits_the_decompressed_size_too() -> None:
     octets = build([(0, None, bytes(1000), [])] * 100, codec=Codec.GZIP)
     assert len(list(iterate(octets, max_output=110_000))) == 100
     with pytest.raises(InvalidBatch, match="decompressed"):
@@ -294,7 +294,7 @@ def test_a_batch_that_compaction_emptied_has_no_records() -> None:
     assert scan(octets, check_crcs=True)[0].last_offset == 2
 
 
-def test_records_keep_nothing_of_the_buffer() -> None:
+def test_records_do_not_reference_the_buffer() -> None:
     octets = bytearray(simple(1))
     [record] = iterate(octets)
     assert isinstance(record, Record)
@@ -307,7 +307,7 @@ def test_records_keep_nothing_of_the_buffer() -> None:
 # ---- changes in place
 
 
-def test_assign_changes_what_the_checksum_does_not_cover() -> None:
+def test_assign_changes_only_fields_outside_the_checksum() -> None:
     octets = bytearray(simple())
     assign(octets, 12345, 6)
     batch = validate(octets)
@@ -326,7 +326,7 @@ def test_log_append_time_is_the_time_of_every_record() -> None:
     assert octets.endswith(b"next")
 
 
-def test_a_greatest_timestamp_that_lies_is_seen_and_put_right() -> None:
+def test_a_wrong_maximum_timestamp_is_detected_and_corrected() -> None:
     octets = bytearray(simple())
     set_max_timestamp(octets, 2**60)
     batch = validate(octets)
@@ -343,7 +343,7 @@ def test_a_greatest_timestamp_that_lies_is_seen_and_put_right() -> None:
         lambda octets: set_max_timestamp(octets, 1),
     ],
 )
-def test_changes_need_a_writable_whole_batch(change) -> None:  # type: ignore[no-untyped-def]
+def test_changes_require_a_whole_batch_in_a_writable_buffer(change) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises((BufferError, TypeError)):
         change(simple())
     for octets in (bytearray(), bytearray(simple()[:-1]), bytearray(100)):
@@ -353,6 +353,6 @@ def test_changes_need_a_writable_whole_batch(change) -> None:  # type: ignore[no
         assert octets == before
 
 
-def test_recompression_needs_a_whole_batch() -> None:
+def test_recompression_requires_a_whole_batch() -> None:
     with pytest.raises(CorruptBatch):
         recompress(simple()[:-1], Codec.GZIP)

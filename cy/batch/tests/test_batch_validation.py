@@ -89,7 +89,7 @@ def test_case_54_a_wrong_checksum_is_corrupt() -> None:
         validate(octets)
 
 
-def test_case_54_a_batch_that_is_cut_is_corrupt() -> None:
+def test_case_54_a_truncated_batch_is_corrupt() -> None:
     octets = batch_of(record())
     for end in range(len(octets)):
         with pytest.raises(CorruptBatch):
@@ -111,20 +111,20 @@ def test_case_54_the_old_formats_are_invalid() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, -(2**31), 1, 2, 4, 2**31 - 1])
-def test_case_54_the_count_must_be_that_of_the_offsets(count: int) -> None:
+def test_case_54_the_record_count_must_match_the_offsets(count: int) -> None:
     with pytest.raises(InvalidBatch, match=r"(count|range)"):
         validate(changed(57, ">i", count))
 
 
 @pytest.mark.parametrize("delta", [-1, 0, 1, 3, 2**31 - 1, -(2**31)])
-def test_case_54_the_offsets_must_be_those_of_the_count(delta: int) -> None:
+def test_case_54_the_last_offset_delta_must_match_the_record_count(delta: int) -> None:
     with pytest.raises(InvalidBatch, match="range"):
         validate(changed(23, ">i", delta))
 
 
 @every_codec
 @pytest.mark.parametrize("count", [1, 2, 4, 2**31 - 1])
-def test_case_54_count_and_offsets_must_be_those_of_the_records(codec: Codec, count: int) -> None:
+def test_case_54_count_and_offsets_must_match_the_records(codec: Codec, count: int) -> None:
     with pytest.raises(InvalidBatch):
         validate(batch_of(record(0) + record(1) + record(2), count, codec=codec))
 
@@ -175,7 +175,7 @@ def test_case_54_a_producer_id_needs_a_sequence_and_an_epoch(options: dict[str, 
         validate(builder.build())
 
 
-def test_a_sequence_without_a_producer_id_means_nothing() -> None:
+def test_a_sequence_without_a_producer_id_is_ignored() -> None:
     builder = Builder(base_sequence=0)
     builder.append(0, None, b"v")
     assert validate(builder.build()).base_sequence == 0
@@ -200,7 +200,7 @@ def test_records_that_do_not_decompress_are_invalid(codec: int) -> None:
         validate(changed(21, ">h", codec))
 
 
-def test_decompressed_records_may_be_bounded_further() -> None:
+def test_the_caller_may_limit_the_decompressed_size() -> None:
     octets = batch_of(record(value=varint(100_000) + bytes(100_000)), codec=Codec.LZ4)
     assert validate(octets, max_output=101_000).count == 1
     with pytest.raises(InvalidBatch, match="more than 50000"):
@@ -208,7 +208,7 @@ def test_decompressed_records_may_be_bounded_further() -> None:
 
 
 @every_codec
-def test_a_record_of_a_compressed_batch_may_be_bounded(codec: Codec) -> None:
+def test_the_caller_may_limit_the_size_of_a_record_in_a_compressed_batch(codec: Codec) -> None:
     small, large = record(), record(1, value=varint(1000) + bytes(1000))
     octets = batch_of(small + large, 2, codec=codec)
     body = len(large) - len(varint(1000))
@@ -272,13 +272,13 @@ def test_iteration_over_a_malformed_record_raises(name: str) -> None:
         list(iterate(batch_of(MALFORMED[name])))
 
 
-def test_case_54_the_record_at_fault_is_named() -> None:
+def test_case_54_an_error_names_the_invalid_record() -> None:
     with pytest.raises(InvalidBatch, match="Record 2 of 3: its offset delta"):
         validate(batch_of(record(0) + record(1) + record(3), 3))
 
 
 @pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (0, 2), (1, 2)])
-def test_case_54_offset_deltas_are_0_1_2(deltas: tuple[int, int]) -> None:
+def test_case_54_offset_deltas_must_be_0_1_2(deltas: tuple[int, int]) -> None:
     with pytest.raises(InvalidBatch, match="offset delta"):
         validate(batch_of(b"".join(record(delta) for delta in deltas), 2))
 
@@ -287,7 +287,7 @@ def test_case_54_offset_deltas_are_0_1_2(deltas: tuple[int, int]) -> None:
 
 
 @every_codec
-def test_case_55_records_without_a_key_are_named_where_the_topic_is_compacted(codec: Codec) -> None:
+def test_case_55_an_error_names_records_without_a_key_in_a_compacted_topic(codec: Codec) -> None:
     builder = Builder(codec=codec)
     for n in range(6):
         builder.append(n, None if n in (1, 4) else b"", b"v")
@@ -301,7 +301,7 @@ def test_case_55_records_without_a_key_are_named_where_the_topic_is_compacted(co
 
 
 @every_codec
-def test_case_55_records_with_a_timestamp_out_of_range_are_named(codec: Codec) -> None:
+def test_case_55_an_error_names_records_with_a_timestamp_out_of_range(codec: Codec) -> None:
     builder = Builder(codec=codec)
     for timestamp in (500, 99, 100, 1000, 1001, -1):
         builder.append(timestamp, b"k", b"v")
@@ -313,7 +313,7 @@ def test_case_55_records_with_a_timestamp_out_of_range_are_named(codec: Codec) -
     assert "[100, 1000]" in refusal.value.record_errors[1][1]
 
 
-def test_case_55_a_record_has_one_error_and_a_late_one_makes_it_a_timestamp_error() -> None:
+def test_case_55_a_record_has_one_error_and_a_bad_timestamp_decides_the_code() -> None:
     builder = Builder()
     builder.append(5, None, b"v")
     builder.append(5, b"k", b"v")
@@ -324,7 +324,7 @@ def test_case_55_a_record_has_one_error_and_a_late_one_makes_it_a_timestamp_erro
     assert refusal.value.timestamp
 
 
-def test_no_more_than_a_thousand_records_are_named() -> None:
+def test_an_error_names_at_most_a_thousand_records() -> None:
     builder = Builder()
     for _ in range(MAX_RECORD_ERRORS + 500):
         builder.append(0, None, b"v")
@@ -333,7 +333,7 @@ def test_no_more_than_a_thousand_records_are_named() -> None:
     assert len(refusal.value.record_errors) == MAX_RECORD_ERRORS
 
 
-def test_large_batches_are_validated_without_the_gil_to_the_same_end() -> None:
+def test_large_batches_are_validated_without_the_gil_with_the_same_result() -> None:
     builder = Builder()
     for n in range(3000):
         builder.append(n, b"k", bytes(100))
@@ -364,7 +364,7 @@ def attempt(octets: bytes, action: Callable[[bytes], object]) -> object:
 
 
 @every_codec
-def test_case_54_every_flipped_bit_is_found_or_lies_where_the_broker_writes(codec: Codec) -> None:
+def test_case_54_every_flipped_bit_is_detected_or_in_a_field_of_the_broker(codec: Codec) -> None:
     builder = Builder(codec=codec, producer_id=1, producer_epoch=2, base_sequence=3)
     for n in range(4):
         builder.append(1000 + n, b"key%d" % n, b"value" * n, [("h", b"x")] * (n % 2))
@@ -380,7 +380,7 @@ def test_case_54_every_flipped_bit_is_found_or_lies_where_the_broker_writes(code
 
 @every_codec
 @given(data=st.data())
-def test_damage_behind_a_good_checksum_does_no_harm(codec: Codec, data: st.DataObject) -> None:
+def test_damage_under_a_valid_checksum_is_refused_or_harmless(codec: Codec, data: st.DataObject) -> None:
     """Such a batch is refused, or its records can be read, and there are as many as it says."""
     builder = Builder(codec=codec)
     for n in range(4):
@@ -394,13 +394,13 @@ def test_damage_behind_a_good_checksum_does_no_harm(codec: Codec, data: st.DataO
 
 
 @given(junk=st.binary(max_size=300), count=st.integers(-2, 5))
-def test_junk_for_records_is_refused_or_read(junk: bytes, count: int) -> None:
+def test_random_bytes_as_records_are_refused_or_read(junk: bytes, count: int) -> None:
     octets = batch_of(junk, count)
     if attempt(octets, validate) is not None:
         assert len(list(iterate(octets))) == count
 
 
 @given(junk=st.binary(max_size=300))
-def test_junk_for_a_batch_is_refused(junk: bytes) -> None:
+def test_random_bytes_as_a_batch_are_refused(junk: bytes) -> None:
     assert attempt(junk, validate) is None
     assert attempt(junk, lambda octets: list(iterate(octets))) in (None, [])

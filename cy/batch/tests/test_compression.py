@@ -37,7 +37,7 @@ every_codec = pytest.mark.parametrize("codec", CODECS)
 
 @every_codec
 @pytest.mark.parametrize("data", SAMPLES, ids=len)
-def test_data_comes_back(codec: Codec, data: bytes) -> None:
+def test_decompressed_data_equals_the_original(codec: Codec, data: bytes) -> None:
     packed = compress(codec, data)
     assert decompress(codec, packed, LIMIT) == data
     assert decompress(codec, memoryview(bytearray(packed)), LIMIT) == data
@@ -46,12 +46,12 @@ def test_data_comes_back(codec: Codec, data: bytes) -> None:
 
 @every_codec
 @given(data=st.binary(max_size=500), repeat=st.integers(1, 2000))
-def test_any_data_comes_back(codec: Codec, data: bytes, repeat: int) -> None:
+def test_any_random_data_is_decompressed_to_the_original(codec: Codec, data: bytes, repeat: int) -> None:
     whole = data * repeat
     assert decompress(codec, compress(codec, whole), len(whole)) == whole
 
 
-def test_no_codec_passes_the_data_within_the_bound() -> None:
+def test_without_a_codec_data_within_the_limit_is_returned_unchanged() -> None:
     assert compress(0, b"abc") == b"abc"
     assert bytes(decompress(0, memoryview(b"abc"), 3)) == b"abc"
     with pytest.raises(OutputTooLarge):
@@ -85,7 +85,7 @@ def test_we_read_what_other_clients_write() -> None:
 @pytest.mark.parametrize(
     ("codec", "low", "high"), [(Codec.GZIP, 1, 9), (Codec.LZ4, 1, 12), (Codec.ZSTD, 1, 19)]
 )
-def test_a_higher_level_gives_less(codec: Codec, low: int, high: int) -> None:
+def test_a_higher_level_yields_a_smaller_result(codec: Codec, low: int, high: int) -> None:
     small = compress(codec, TEXT, high)
     assert len(small) < len(compress(codec, TEXT, low))
     assert decompress(codec, small, LIMIT) == TEXT
@@ -109,19 +109,19 @@ def test_snappy_is_written_in_blocks_of_32_kib_as_java_does() -> None:
     assert sizes == [32768, 32768, 32768, 1696]
 
 
-def test_snappy_streams_in_a_row_are_one() -> None:
+def test_concatenated_snappy_streams_are_read_as_one() -> None:
     packed = compress(Codec.SNAPPY, b"one") + compress(Codec.SNAPPY, b"two")
     assert decompress(Codec.SNAPPY, packed, 6) == b"onetwo"
 
 
-def test_gzip_members_in_a_row_are_one() -> None:
+def test_concatenated_gzip_members_are_read_as_one() -> None:
     large = bytes(1 << 20)  # its output is read in several pieces
     parts = (TEXT, b"", large, large, b"end")
     packed = b"".join(gzip.compress(part) for part in parts)
     assert decompress(Codec.GZIP, packed, LIMIT) == b"".join(parts)
 
 
-def test_zstd_frames_in_a_row_are_one() -> None:
+def test_concatenated_zstd_frames_are_read_as_one() -> None:
     packed = compress(Codec.ZSTD, TEXT) + compress(Codec.ZSTD, b"") + compress(Codec.ZSTD, b"end")
     assert decompress(Codec.ZSTD, packed, LIMIT) == TEXT + b"end"
 
@@ -186,21 +186,21 @@ def test_data_that_ends_early_is_refused_wherever_it_ends(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_bytes_behind_the_data_are_refused(codec: Codec) -> None:
+def test_bytes_after_the_compressed_data_are_refused(codec: Codec) -> None:
     with pytest.raises(CorruptData):
         decompress(codec, compress(codec, TEXT) + b"\0\0\0\0", LIMIT)
 
 
 @every_codec
 @given(junk=st.binary(max_size=200))
-def test_junk_is_refused_or_decompressed_within_the_bound(codec: Codec, junk: bytes) -> None:
+def test_random_bytes_are_refused_or_decompressed_within_the_limit(codec: Codec, junk: bytes) -> None:
     with contextlib.suppress(CorruptData, OutputTooLarge):
         assert len(decompress(codec, junk, 1000)) <= 1000
 
 
 @every_codec
 @given(data=st.data())
-def test_damaged_data_is_refused_or_decompressed_within_the_bound(
+def test_damaged_data_is_refused_or_decompressed_within_the_limit(
     codec: Codec, data: st.DataObject
 ) -> None:
     packed = bytearray(PACKED[codec])
@@ -210,7 +210,7 @@ def test_damaged_data_is_refused_or_decompressed_within_the_bound(
         assert len(decompress(codec, bytes(packed), len(TEXT))) <= len(TEXT)
 
 
-def test_gzip_means_gzip_and_not_zlib() -> None:
+def test_zlib_data_is_refused_as_gzip() -> None:
     with pytest.raises(CorruptData):
         decompress(Codec.GZIP, zlib.compress(TEXT), LIMIT)
 
@@ -219,7 +219,7 @@ def test_gzip_means_gzip_and_not_zlib() -> None:
 
 
 @every_codec
-def test_threads_do_not_disturb_each_other(codec: Codec) -> None:
+def test_threads_can_compress_at_the_same_time(codec: Codec) -> None:
     samples = [bytes([n]) * 50_000 + TEXT[n * 100 :] for n in range(8)]
     wrong: list[int] = []
 
@@ -236,7 +236,7 @@ def test_threads_do_not_disturb_each_other(codec: Codec) -> None:
     assert not wrong
 
 
-def test_gzip_becomes_no_more_than_its_trailer_says() -> None:
+def test_gzip_data_is_limited_by_the_size_in_its_trailer() -> None:
     honest = gzip.compress(bytes(20 << 20))
     assert decompress(Codec.GZIP, honest, LIMIT) == bytes(20 << 20)
     with pytest.raises(OutputTooLarge):

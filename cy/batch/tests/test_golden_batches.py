@@ -73,7 +73,7 @@ def test_batches_of_other_programs_are_accepted(row: Golden) -> None:
         ),
     ],
 )
-def test_our_batch_is_byte_for_byte_that_of_others(name: str, options: dict[str, int]) -> None:
+def test_our_batch_is_byte_for_byte_equal_to_that_of_others(name: str, options: dict[str, int]) -> None:
     row = next(row for row in ALL if str(row) == name)
     builder = Builder(**options)
     for _, timestamp, key, value, headers in expected(row):
@@ -119,7 +119,7 @@ def test_a_marker_of_java_is_rebuilt_and_no_client_may_write_it() -> None:
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("row", V2, ids=str)
-def test_recompression_changes_the_codec_and_nothing_else(row: Golden, codec: Codec) -> None:
+def test_recompression_changes_only_the_codec(row: Golden, codec: Codec) -> None:
     before = scan(row.octets)[0]
     octets = recompress(row.octets, codec)
     after = validate(octets, allow_control=True)
@@ -144,7 +144,7 @@ def test_converted_messages_keep_offsets_times_and_codec(row: Golden) -> None:
 
 
 @pytest.mark.parametrize("row", ALL, ids=str)
-def test_base_offset_and_leader_epoch_are_outside_of_the_checksum(row: Golden) -> None:
+def test_the_checksum_does_not_cover_base_offset_and_leader_epoch(row: Golden) -> None:
     if row.version != "v2":
         return
     octets = bytearray(row.octets)

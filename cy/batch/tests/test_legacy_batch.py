@@ -59,12 +59,12 @@ def test_inner_offsets_of_v0_are_absolute() -> None:
     assert offsets(octets) == offsets(up_convert(octets)) == [70, 71, 75]
 
 
-def test_a_wrapper_that_no_broker_has_seen_keeps_its_relative_offsets() -> None:
+def test_an_unassigned_wrapper_keeps_its_relative_offsets() -> None:
     inner = b"".join(message(relative, None, b"v") for relative in range(3))
     assert offsets(wrapper(0, inner)) == [0, 1, 2]
 
 
-def test_a_wrapper_with_log_append_time_gives_its_time_to_all() -> None:
+def test_messages_in_a_wrapper_with_log_append_time_have_its_time() -> None:
     inner = b"".join(message(relative, None, b"v", timestamp=relative) for relative in range(3))
     octets = wrapper(9, inner, extra=APPEND_TIME, timestamp=1234)
     assert [record.timestamp for record in iterate(octets)] == [1234] * 3
@@ -79,7 +79,7 @@ def test_v0_has_no_timestamps() -> None:
     assert scan(up_convert(octets))[0].max_timestamp == -1
 
 
-def test_headers_of_messages_are_batch_headers_without_what_they_lack() -> None:
+def test_headers_of_old_messages_are_read_as_batch_headers() -> None:
     octets = message(42, None, b"v", timestamp=7)
     batch = read_header(octets)
     assert (batch.magic, batch.base_offset, batch.last_offset, batch.next_offset) == (1, 42, 42, 43)
@@ -89,7 +89,7 @@ def test_headers_of_messages_are_batch_headers_without_what_they_lack() -> None:
     assert not check_crc(octets[:-1] + b"?", 0, batch)
 
 
-def test_single_messages_are_gathered_by_kind() -> None:
+def test_single_messages_of_the_same_kind_are_converted_into_one_batch() -> None:
     octets = b"".join(
         (
             message(10, b"a", b"1", timestamp=3),
@@ -120,14 +120,14 @@ def test_a_long_log_becomes_batches_of_about_a_mebibyte() -> None:
     assert batches[-1].last_offset == 29
 
 
-def test_a_message_that_the_end_cuts_is_left_out() -> None:
+def test_a_truncated_last_message_is_skipped() -> None:
     octets = message(1, None, b"one") + message(2, None, b"two")
     for end in range(len(octets) // 2, len(octets)):
         assert offsets(octets[:end]) == [1]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_case_54_every_flipped_bit_of_a_message_is_found_or_changes_its_offset(magic: int) -> None:
+def test_case_54_every_flipped_bit_of_a_message_is_detected_or_changes_its_offset(magic: int) -> None:
     octets = message(1, b"key", b"value", magic=magic)
     original = [repr(record) for record in iterate(octets)]
     for position in range(8, len(octets)):
@@ -142,7 +142,7 @@ def test_case_54_every_flipped_bit_of_a_message_is_found_or_changes_its_offset(m
             assert records == [] or position < 12
 
 
-def test_a_flipped_bit_inside_a_wrapper_is_found_by_the_inner_checksum() -> None:
+def test_the_inner_checksum_detects_a_flipped_bit_inside_a_wrapper() -> None:
     inner = bytearray(message(0, b"key", b"value"))
     inner[-1] ^= 1
     with pytest.raises(CorruptBatch, match="CRC"):
@@ -180,7 +180,7 @@ def with_field(length: int) -> bytes:
 
 
 @pytest.mark.parametrize("length", [-2, 4, 2**31 - 1, 2])
-def test_lengths_that_are_not_those_of_the_message_are_refused(length: int) -> None:
+def test_lengths_that_contradict_the_message_are_refused(length: int) -> None:
     with pytest.raises(CorruptBatch):
         list(iterate(with_field(length)))
 

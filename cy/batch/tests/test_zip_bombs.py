@@ -39,7 +39,7 @@ def test_case_57_zip_bomb_is_refused_in_100_ms_and_16_mib(
     assert additional_bytes < 16 * MIB
 
 
-def test_bombs_are_what_they_say() -> None:
+def test_each_zip_bomb_decompresses_to_its_declared_size() -> None:
     everything = bombs.bombs()
     for name in ("gzip", "lz4", "zstd", "zstd, frames", "gzip, members"):
         codec, data = everything[name]
@@ -67,7 +67,7 @@ def test_the_limit_grows_with_the_batch() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_output_of_exactly_the_limit_is_given_and_one_byte_more_is_not(codec: Codec) -> None:
+def test_output_of_exactly_the_limit_is_returned_and_one_byte_more_is_refused(codec: Codec) -> None:
     for size in (1000, 5 * MIB, 9 * MIB + 1):
         data = compress(codec, bytes(size))
         assert decompress(codec, data, size) == bytes(size)
@@ -75,7 +75,7 @@ def test_output_of_exactly_the_limit_is_given_and_one_byte_more_is_not(codec: Co
             decompress(codec, data, size - 1)
 
 
-def test_a_batch_is_never_recompressed_to_what_looks_like_a_bomb() -> None:
+def test_a_batch_is_never_recompressed_into_one_that_would_be_refused_as_a_bomb() -> None:
     builder = Builder(codec=Codec.SNAPPY)
     builder.append(1, b"key", bytes(40 * MIB))
     sent = builder.build()

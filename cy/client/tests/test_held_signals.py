@@ -31,7 +31,7 @@ def come(number=signal.SIGINT):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGALRM])
-def test_a_signal_that_comes_while_held_is_met_at_the_end(met, number):
+def test_a_held_signal_is_handled_at_the_end_of_the_block(met, number):
     guard()
     guard()
     with held_signals:
@@ -41,14 +41,14 @@ def test_a_signal_that_comes_while_held_is_met_at_the_end(met, number):
 
 
 @pytest.mark.nightly
-def test_a_guarded_signal_that_nobody_holds_is_met_at_once(met):
+def test_a_guarded_signal_outside_of_a_block_is_handled_at_once(met):
     guard()
     come()
     assert met == [signal.SIGINT]
 
 
 @pytest.mark.nightly
-def test_a_handler_that_is_set_later_is_used_and_held_after_the_next_guard(met):
+def test_a_handler_set_later_is_held_after_the_next_guard(met):
     guard()
     signal.signal(signal.SIGINT, lambda number, frame: met.append("another"))
     come()
@@ -61,7 +61,7 @@ def test_a_handler_that_is_set_later_is_used_and_held_after_the_next_guard(met):
 
 
 @pytest.mark.nightly
-def test_signals_with_the_systems_own_handlers_are_left_alone(met):
+def test_signals_with_default_handlers_are_not_guarded(met):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     guard()
     with held_signals:
@@ -86,7 +86,7 @@ def test_ctrl_c_is_raised_where_the_work_ends():
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_holds_nothing(met):
+def test_a_forked_child_holds_no_signal(met):
     guard()
     with held_signals:
         child = os.fork()
@@ -96,7 +96,7 @@ def test_a_forked_child_holds_nothing(met):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_socket_is_readable_when_something_came_or_it_has_ended():
+def test_a_socket_is_readable_if_it_has_data_or_is_closed():
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -108,7 +108,7 @@ def test_a_socket_is_readable_when_something_came_or_it_has_ended():
 
 
 @pytest.mark.nightly
-def test_signals_that_are_held_twice_are_met_at_the_outer_end(met):
+def test_signals_held_in_nested_blocks_are_handled_at_the_outer_end(met):
     guard()
     with held_signals:
         with held_signals:

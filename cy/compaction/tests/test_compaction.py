@@ -36,7 +36,7 @@ def test_siphash_gives_the_published_values(length, expected):
     assert siphash(bytes(range(length)), SECRET).hex() == expected
 
 
-def test_an_int64_map_is_a_dict():
+def test_an_int64_map_behaves_like_a_dict():
     choice = random.Random(1)
     found, model = Int64Map(), {}
     for _ in range(20_000):
@@ -51,7 +51,7 @@ def test_an_int64_map_is_a_dict():
     assert found.get(1 << 62) is None
 
 
-def test_an_offset_map_is_a_dict_until_it_is_full():
+def test_an_offset_map_behaves_like_a_dict_until_it_is_full():
     offsets = OffsetMap(24 * 1000, 0.9, SECRET)
     assert offsets.limit == 900
     model = {}
@@ -64,7 +64,7 @@ def test_an_offset_map_is_a_dict_until_it_is_full():
     assert offsets.get(b"another") is None
 
 
-def test_an_offset_map_takes_the_latest_offset():
+def test_an_offset_map_keeps_the_latest_offset_of_a_key():
     offsets = OffsetMap(1000, 0.9, SECRET)
     offsets.set(b"", 5)
     offsets.set(b"", 9)
@@ -121,7 +121,7 @@ def test_a_full_map_covers_whole_batches_only():
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_superseded_records_go_and_offsets_stay(codec):
+def test_compaction_removes_superseded_records_and_keeps_offsets(codec):
     data = batch(*((b"%d" % (n % 3), b"%d" % n) for n in range(10)), codec=codec, base=100)
     offsets, _ = scanned(data)
     found = filtered(data, offsets, 109)
@@ -131,7 +131,7 @@ def test_superseded_records_go_and_offsets_stay(codec):
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_tombstone_dates_its_batch_and_keeps_the_timestamps(codec):
+def test_a_tombstone_sets_the_delete_horizon_of_its_batch_and_keeps_timestamps(codec):
     data = batch((b"a", None), (b"b", b"x" * 70), codec=codec)
     offsets, _ = scanned(data)
     found = filtered(data, offsets, 1)
@@ -142,13 +142,13 @@ def test_a_tombstone_dates_its_batch_and_keeps_the_timestamps(codec):
     assert [r.key for r in iterate(filtered(found, offsets, 1, now=NOW + 1000))] == [b"b"]
 
 
-def test_what_the_map_does_not_cover_stays_as_it_is():
+def test_records_that_the_map_does_not_cover_are_unchanged():
     data = batch((b"a", None), (b"a", b"1"))
     offsets, _ = scanned(data)
     assert filtered(data, offsets, -1) == data
 
 
-def test_the_last_batch_stays_without_records():
+def test_the_last_batch_is_kept_without_records():
     data = batch((b"a", b"1"), codec=4) + batch((b"a", b"2"), base=1, codec=4)
     offsets, _ = scanned(data)
     offsets.set(b"a", 5)
@@ -158,7 +158,7 @@ def test_the_last_batch_stays_without_records():
     assert filtered(data, offsets, 5) == b""
 
 
-def test_a_marker_of_nothing_gets_a_horizon_and_goes_after_it():
+def test_a_marker_without_records_is_removed_after_its_delete_horizon():
     data = batch((b"\0\0\0\1", b"\0\0\0\0\0\0"), producer_id=1, producer_epoch=0, transactional=True, control=True)
     offsets, _ = scanned(data)
     dated = filtered(data, offsets, 0)
@@ -168,7 +168,7 @@ def test_a_marker_of_nothing_gets_a_horizon_and_goes_after_it():
     assert (kept.is_control, kept.count) == (True, 0)
 
 
-def test_an_index_entry_of_an_aborted_transaction_stays_with_its_marker():
+def test_an_aborted_transaction_stays_in_the_index_as_long_as_its_marker():
     entry = struct.pack(">hqqqq", 0, 1, 0, 1, 2)
     data = batch((b"a", b"1"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     end = batch(
@@ -185,7 +185,7 @@ def test_an_index_entry_of_an_aborted_transaction_stays_with_its_marker():
 
 
 @pytest.mark.parametrize("codec", [0, 3])
-def test_damage_is_refused_wherever_it_is(codec):
+def test_damage_anywhere_is_refused(codec):
     """Every byte of a batch changed: nothing crashes, nothing is taken."""
     data = batch((b"a", b"1"), (b"b", None), codec=codec)
     offsets, _ = scanned(data)

@@ -58,7 +58,7 @@ def values_of(fetched: Fetched) -> list[bytes]:
 
 
 @given(st.lists(st.tuples(rows, st.sampled_from(Codec)), min_size=1, max_size=4), st.integers(1, 9))
-def test_every_record_comes_once_as_it_was_written(batches: list[tuple[list[Row], Codec]], limit: int) -> None:
+def test_every_record_is_returned_once_as_written(batches: list[tuple[list[Row], Codec]], limit: int) -> None:
     data, wanted, offset = b"", [], 100
     for each, codec in batches:
         builder = Builder(codec=codec)
@@ -75,12 +75,12 @@ def test_every_record_comes_once_as_it_was_written(batches: list[tuple[list[Row]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_records_before_the_position_are_passed_over(codec: Codec) -> None:
+def test_records_before_the_position_are_skipped(codec: Codec) -> None:
     data = batch(0, [b"a", b"b"], codec=codec) + batch(2, [b"c", b"d", b"e"], codec=codec)
     assert values_of(Fetched("t", 0, 3, data)) == [b"d", b"e"]
 
 
-def test_cut_batch_at_the_end_is_left_for_the_next_fetch() -> None:
+def test_a_truncated_last_batch_is_left_for_the_next_fetch() -> None:
     data = batch(0, [b"a"]) + batch(1, [b"b"])[:-1]
     fetched = Fetched("t", 0, 0, data)
     assert (fetched.end_offset, fetched.last_epoch) == (1, 7)
@@ -88,7 +88,7 @@ def test_cut_batch_at_the_end_is_left_for_the_next_fetch() -> None:
     assert fetched.next_offset == 1
 
 
-def test_position_goes_on_behind_what_compaction_has_taken() -> None:
+def test_the_position_advances_past_compacted_offsets() -> None:
     builder = Builder()
     builder.append(0, None, b"a", offset_delta=0)
     builder.append(0, None, b"b", offset_delta=9)
@@ -98,7 +98,7 @@ def test_position_goes_on_behind_what_compaction_has_taken() -> None:
     assert fetched.next_offset == 20
 
 
-def test_damaged_batch_is_refused_after_what_lies_before_it() -> None:
+def test_a_damaged_batch_is_refused_after_the_records_before_it() -> None:
     bad = bytearray(batch(1, [b"bbbb"]))
     bad[-3] ^= 1
     fetched = Fetched("t", 0, 0, batch(0, [b"a"]) + bytes(bad))
@@ -111,13 +111,13 @@ def test_damaged_batch_is_refused_after_what_lies_before_it() -> None:
     assert fetched.next_offset == 1
 
 
-def test_damage_is_not_looked_for_without_check_crcs() -> None:
+def test_damage_is_not_checked_without_check_crcs() -> None:
     bad = bytearray(batch(0, [b"bbbb"]))
     bad[-3] ^= 1
     assert len(drain(Fetched("t", 0, 0, bytes(bad), check_crcs=False))) == 1
 
 
-def test_batch_that_does_not_inflate_is_refused_after_what_lies_before_it() -> None:
+def test_a_batch_that_does_not_decompress_is_refused_after_the_records_before_it() -> None:
     good, bad = batch(0, [b"a", b"b"]), bytearray(batch(2, [b"c" * 100] * 3, codec=Codec.GZIP))
     bad[61:] = bytes(len(bad) - 61)
     fetched = Fetched("t", 0, 0, good + bytes(bad), check_crcs=False)
@@ -137,14 +137,14 @@ def test_record_that_does_not_parse_is_refused() -> None:
         Fetched("t", 0, 0, bytes(bad), check_crcs=False).take(1)
 
 
-def test_legacy_batch_is_named() -> None:
+def test_the_error_names_a_batch_of_an_old_format() -> None:
     fetched = Fetched("t", 0, 0, b"\0" * 11 + b"\x20" + b"\0" * 40)
     assert not fetched.is_readable
     with pytest.raises(LegacyBatch):
         fetched.take(1)
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_an_empty_fetch_returns_no_record() -> None:
     fetched = Fetched("t", 0, 5, b"")
     assert fetched.take(1) is None
     assert (fetched.is_done, fetched.next_offset, fetched.end_offset) == (True, 5, 5)
@@ -168,7 +168,7 @@ def test_aborted_records_are_filtered_until_the_marker() -> None:
     assert len(drain(everything)) == 5
 
 
-def test_log_append_time_is_the_brokers() -> None:
+def test_the_log_append_time_is_the_brokers_time() -> None:
     builder = Builder(log_append_time=True)
     builder.append(5, None, b"v")
     builder.append(9, None, b"v")
@@ -191,7 +191,7 @@ def test_records_behave_like_a_list() -> None:
         records[7]
 
 
-def test_iteration_tells_what_it_did_not_reach() -> None:
+def test_rest_returns_the_next_offsets_of_an_unfinished_iteration() -> None:
     fetches = [Fetched("t", 0, 0, batch(0, [b"a", b"b"])), Fetched("t", 1, 4, batch(4, [b"c"]))]
     records = Records([fetched.take(9) for fetched in fetches])
     reading = iter(records)
@@ -202,7 +202,7 @@ def test_iteration_tells_what_it_did_not_reach() -> None:
     assert (reading.rest(), list(reading)) == ({}, [])
 
 
-def test_record_is_pickled_whole() -> None:
+def test_a_record_is_pickled_with_all_fields() -> None:
     builder = Builder()
     builder.append(5, b"k", b"v", [("h", None)])
     (record,) = drain(Fetched("t", 2, 8, builder.build(8)))
@@ -211,7 +211,7 @@ def test_record_is_pickled_whole() -> None:
     assert (copy.topic, copy.partition, copy.offset, copy.headers) == ("t", 2, 8, [("h", None)])
 
 
-def test_deserializer_is_called_once_and_only_when_asked() -> None:
+def test_a_deserializer_is_called_once_and_only_on_access() -> None:
     calls = []
 
     def read(topic: str, data: bytes) -> str:
@@ -226,7 +226,7 @@ def test_deserializer_is_called_once_and_only_when_asked() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))
-def test_no_bytes_do_harm(noise: bytes, at: int) -> None:
+def test_random_bytes_are_refused_or_read(noise: bytes, at: int) -> None:
     data = batch(0, [b"a", b"b"]) + batch(2, [b"c"], codec=Codec.LZ4)
     data = data[:at] + noise + data[at + len(noise) :]
     with contextlib.suppress(CorruptBatch, InvalidBatch, LegacyBatch, CompressionError):

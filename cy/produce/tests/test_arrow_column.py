@@ -35,7 +35,7 @@ def drained(queues, partition):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_slices_with_nulls_read_as_they_are(kind):
+def test_slices_with_nulls_are_read_unchanged(kind):
     values = ["a", None, "", "bcd", "e" * 300, None, "f"]
     column = ArrowColumn(pa.array(values, kind).slice(1, 5))
     assert list(column[row] for row in range(len(column))) == [
@@ -49,7 +49,7 @@ def test_other_types_are_refused():
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_rows_become_records_in_order_as_memory_allows(kind):
+def test_rows_become_records_in_order_while_memory_lasts(kind):
     values = [None if number % 5 == 0 else str(number) * 10 for number in range(3000)]
     column = ArrowColumn(pa.array(values, kind))
     queues = make(1, buffer_memory=40_000, max_request_size=16_000)
@@ -62,7 +62,7 @@ def test_rows_become_records_in_order_as_memory_allows(kind):
     assert queues.used == 0
 
 
-def test_keys_go_where_kafkas_go():
+def test_keys_go_to_the_same_partition_as_in_kafka():
     keys = [None if number % 7 == 0 else b"%d" % (number % 50) for number in range(1000)]
     queues = make(3)
     deliveries = Deliveries(1000, 1)
@@ -76,7 +76,7 @@ def test_keys_go_where_kafkas_go():
         assert [key for key, _ in drained(queues, partition) if key is not None] == here
 
 
-def test_columns_come_behind_what_was_sent_before():
+def test_columns_are_queued_after_earlier_records():
     queues = make(1)
     queues.direct = True
     queues.send("t", b"first")

@@ -21,12 +21,12 @@ JAVA = [
 
 
 @pytest.mark.parametrize(("key", "expected"), JAVA)
-def test_vectors_of_the_java_client(key: bytes, expected: int) -> None:
+def test_murmur2_returns_the_values_of_the_java_client(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected
 
 
 @given(st.binary(max_size=100))
-def test_another_client_hashes_the_same(key: bytes) -> None:
+def test_murmur2_returns_the_values_of_another_client(key: bytes) -> None:
     assert murmur2(key) & 0xFFFFFFFF == witness(key) & 0xFFFFFFFF
 
 
@@ -36,6 +36,6 @@ def test_a_key_goes_to_its_positive_hash_modulo_the_partitions(key: bytes, n: in
 
 
 @pytest.mark.parametrize("n", [0, -1])
-def test_a_topic_without_partitions_has_none_for_a_key(n: int) -> None:
+def test_partition_for_key_refuses_a_topic_without_partitions(n: int) -> None:
     with pytest.raises(ValueError, match="at least one"):
         partition_for_key(b"k", n)

@@ -29,7 +29,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS)
-def test_bytes_are_the_builders(records):
+def test_a_producer_batch_has_the_bytes_of_the_builder(records):
     batch = begin("t", 3, capacity=100)
     builder = Builder(producer_id=7, producer_epoch=2, base_sequence=9, transactional=True)
     for record in records:
@@ -42,7 +42,7 @@ def test_bytes_are_the_builders(records):
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_broker_accepts_every_codec(codec):
+def test_the_broker_accepts_every_codec(codec):
     batch = begin("t", 0)
     for index in range(100):
         batch.append(1000 + index, b"key", b"value" * 10)
@@ -52,7 +52,7 @@ def test_broker_accepts_every_codec(codec):
     assert [record.timestamp for record in iterate(batch.records)] == list(range(1000, 1100))
 
 
-def test_second_assign_leaves_what_was_sent_untouched():
+def test_a_second_assign_does_not_change_the_sent_bytes():
     batch = begin("t", 0)
     batch.append(1, None, b"a")
     batch.seal()
@@ -65,7 +65,7 @@ def test_second_assign_leaves_what_was_sent_untouched():
     validate(batch.records)
 
 
-def test_report_has_offset_and_time_of_its_record():
+def test_a_report_has_offset_and_timestamp_of_its_record():
     batch = begin("t", 4)
     reports = [batch.append(100 + index, None, b"") for index in range(3)]
     assert [report.metadata for report in reports] == [None] * 3
@@ -82,14 +82,14 @@ def test_log_append_time_replaces_the_records_time():
     assert report.result().timestamp == 77
 
 
-def test_duplicate_has_no_offset():
+def test_a_duplicate_batch_has_no_offset():
     batch = begin("t", 0)
     report = batch.append(1, None, b"")
     batch.complete(-1)
     assert report.result().offset == -1
 
 
-def test_result_of_a_failed_batch_raises_and_names_the_record_at_fault():
+def test_the_result_of_a_failed_batch_names_the_invalid_record():
     batch = begin("t", 0)
     good, bad = batch.append(1, None, b"a"), batch.append(1, None, b"b")
     batch.fail(ValueError("batch"), {1: ValueError("record")})
@@ -99,7 +99,7 @@ def test_result_of_a_failed_batch_raises_and_names_the_record_at_fault():
         bad.result()
 
 
-def test_a_result_that_is_not_there_says_what_is_known():
+def test_a_timed_out_result_names_attempts_and_the_last_error():
     batch = begin("k", 0)
     report = batch.append(0, None, b"v")
     told = []
@@ -111,12 +111,12 @@ def test_a_result_that_is_not_there_says_what_is_known():
     assert told == ["not sent yet", "sent, and not answered yet", "after 2 attempts, the last: 'lost'"]
 
 
-def test_result_in_time_or_timeout():
+def test_result_returns_in_time_or_raises_timeout_error():
     with pytest.raises(TimeoutError):
         begin("t", 0).append(1, None, b"").result(0)
 
 
-def test_done_once():
+def test_a_batch_completes_only_once():
     batch = begin("t", 0)
     calls = []
     batch.add_waiter(lambda: calls.append(1))
@@ -149,7 +149,7 @@ def test_parts_of_a_split_have_all_records_and_reports(codec):
     assert reports[99].result(0).offset == 1000 * (len(parts) - 1) + parts[-1].count - 1
 
 
-def test_split_of_a_split():
+def test_a_part_of_a_split_batch_can_be_split_again():
     batch = begin("t", 0)
     reports = [batch.append(1, None, b"v" * 50) for _ in range(20)]
     batch.seal()
@@ -166,14 +166,14 @@ def test_split_of_a_split():
     assert batch.done
 
 
-def test_metadata_is_a_value():
+def test_metadata_is_compared_by_value():
     metadata = RecordMetadata("t", 1, 2, 3)
     assert pickle.loads(pickle.dumps(metadata)) == metadata
     assert tuple(metadata) == ("t", 1, 2, 3)
     assert len({metadata, RecordMetadata("t", 1, 2, 3)}) == 1
 
 
-def test_a_waiter_that_fails_is_logged_and_the_others_are_called(caplog):
+def test_a_failing_waiter_is_logged_and_the_others_are_called(caplog):
     batch = begin("t", 0)
     report = batch.append(1, None, b"")
     heard = []
@@ -193,7 +193,7 @@ def referred(start):
     return {id(each): each for each in found}.values()
 
 
-def test_a_wait_that_timed_out_leaves_nothing():
+def test_a_timed_out_wait_leaves_no_waiter():
     batch = begin("t", 0)
     report = batch.append(1, None, b"")
     report.add_done_callback(print)
@@ -215,7 +215,7 @@ def parts_of(headers, limit):
 
 @pytest.mark.parametrize("limit", [0, 10**9])
 @pytest.mark.parametrize("sizes", [(0, 9000), (9000, 0), (0, 0, 9000), (1, 1)])
-def test_a_split_has_two_parts_at_least_each_with_fewer_records(sizes, limit):
+def test_a_split_has_at_least_two_parts_with_fewer_records(sizes, limit):
     parts = parts_of([[("h", bytes(size))] for size in sizes], limit)
     assert len(parts) > 1
     assert sum(part.count for part in parts) == len(sizes)
@@ -227,7 +227,7 @@ def test_a_split_counts_headers():
     assert sum(part.count for part in parts) == 64
 
 
-def test_a_pending_report_says_how_to_wait_where_it_is_shown():
+def test_repr_of_a_pending_report_says_how_to_wait():
     report = begin("t", 0).append(1, None, b"v")
     assert repr(report) == "DeliveryReport(t-0, pending: result() waits for it)"
     many = Deliveries(1, 0)

@@ -47,21 +47,21 @@ def records_of(queues, partitions=3):
     return found
 
 
-def test_explicit_partition_is_honoured():
+def test_an_explicit_partition_is_honoured():
     queues, _ = make()
     assert queues.send("t", b"a", partition=2).partition == 2
     assert records_of(queues) == {2: [b"a"]}
 
 
 @pytest.mark.parametrize("partition", ["0", 1.5])
-def test_a_partition_that_is_no_whole_number_is_refused(partition):
+def test_a_partition_that_is_not_an_int_is_refused(partition):
     queues, _ = make()
     with pytest.raises(TypeError, match=f"partition is {type(partition).__name__}, not int"):
         queues.send("t", b"a", partition=partition)
     assert queues.send("t", b"a", partition=True).partition == 1
 
 
-def test_a_topic_is_forgotten_when_nothing_waits_and_its_queues_come_back():
+def test_a_topic_is_forgotten_once_its_queues_are_empty():
     queues, _ = make()
     queues.send("t", b"a", partition=2)
     before = list(queues.topic("t").queues)
@@ -76,7 +76,7 @@ def test_a_topic_is_forgotten_when_nothing_waits_and_its_queues_come_back():
     assert all(old is new for old, new in zip(before, queues.topic("t").queues, strict=True))
 
 
-def test_unknown_partition_topic_and_full_memory_are_not_appended():
+def test_nothing_is_appended_to_an_unknown_partition_or_a_full_memory():
     queues, _ = make(buffer_memory=20000)
     assert queues.try_send("t", b"", None, 3, None, None, None) is None
     assert queues.try_send("t", b"", None, -1, None, None, None) is None
@@ -86,20 +86,20 @@ def test_unknown_partition_topic_and_full_memory_are_not_appended():
     assert queues.used <= 20000
 
 
-def test_keys_go_where_kafkas_go():
+def test_keys_go_to_the_same_partition_as_in_kafka():
     queues, _ = make(partitions=7)
     for number in range(1000):
         key = b"key-%d" % number
         assert queues.send("t", b"", key).partition == partition_for_key(key, 7)
 
 
-def test_round_robin_takes_turns_and_leaves_out_the_unavailable():
+def test_round_robin_skips_unavailable_partitions():
     queues, _ = make(round_robin=True)
     queues.topic("t").queues[1].available = False
     assert [queues.send("t", b"").partition for _ in range(4)] == [0, 2, 0, 2]
 
 
-def test_sticks_to_a_partition_until_its_batch_is_full():
+def test_the_partitioner_stays_on_a_partition_until_its_batch_is_full():
     queues, _ = make(batch_size=1000)
     chosen = [queues.send("t", b"v" * 100).partition for _ in range(600)]
     runs = sum(a != b for a, b in pairwise(chosen))
@@ -107,14 +107,14 @@ def test_sticks_to_a_partition_until_its_batch_is_full():
     assert len(set(chosen[:7])) == 1
 
 
-def test_sticks_until_its_batch_is_taken():
+def test_the_partitioner_stays_on_a_partition_until_its_batch_is_taken():
     queues, _ = make()
     first = queues.send("t", b"").partition
     taken(queues.topic("t").queues[first])
     assert queues.send("t", b"").partition != first
 
 
-def test_partitions_where_much_waits_are_chosen_less():
+def test_partitions_with_long_queues_are_chosen_less_often():
     queues, _ = make(partitions=2, batch_size=100)
     for _ in range(100):
         queues.send("t", b"v" * 100, partition=0)
@@ -128,14 +128,14 @@ def test_partitions_where_much_waits_are_chosen_less():
     assert min(chosen[1], chosen[2]) > 100
 
 
-def test_order_is_kept_in_a_partition():
+def test_records_of_a_partition_keep_their_order():
     queues, _ = make(batch_size=500)
     for number in range(300):
         queues.send("t", b"%d" % number, partition=0)
     assert records_of(queues)[0] == [b"%d" % number for number in range(300)]
 
 
-def test_sender_is_woken_once_until_it_looks_and_again_for_a_full_batch():
+def test_the_sender_is_woken_once_and_again_for_a_full_batch():
     queues, wakes = make(batch_size=1000)
     for _ in range(50):
         queues.send("t", b"v" * 100, partition=0)
@@ -153,7 +153,7 @@ def test_sender_is_woken_once_until_it_looks_and_again_for_a_full_batch():
     assert queues.topic("t").queues[0].full
 
 
-def test_a_batch_that_waits_grows_beyond_batch_size_not_beyond_a_request():
+def test_a_waiting_batch_grows_beyond_batch_size_but_not_beyond_a_request():
     queues, _ = make(batch_size=1000, max_request_size=10_000)
     for _ in range(300):
         queues.send("t", b"v" * 100, partition=0)
@@ -191,7 +191,7 @@ def full_batch(queues, value):
     return batch.records, batch
 
 
-def test_memory_of_a_batch_that_is_done_is_left_to_the_next():
+def test_the_memory_of_a_completed_batch_is_reused_by_the_next():
     queues, _ = make()
     _, batch = full_batch(queues, b"a")
     size = batch.charged
@@ -207,7 +207,7 @@ def test_memory_of_a_batch_that_is_done_is_left_to_the_next():
     assert queues.spare == 0
 
 
-def test_a_batch_begins_as_large_as_the_last_one_became_while_memory_is_plentiful():
+def test_a_batch_starts_with_the_size_of_the_last_one_if_memory_is_plentiful():
     for memory, plentiful in ((1 << 20, True), (1 << 18, False)):
         queues, _ = make(buffer_memory=memory)
         _, first = full_batch(queues, b"a")
@@ -215,7 +215,7 @@ def test_a_batch_begins_as_large_as_the_last_one_became_while_memory_is_plentifu
         assert (queues.used - first.charged == first.charged) is plentiful
 
 
-def test_memory_that_somebody_reads_is_no_others():
+def test_memory_that_is_still_referenced_is_not_reused():
     queues, _ = make()
     records, batch = full_batch(queues, b"a")
     held = memoryview(records)
@@ -225,7 +225,7 @@ def test_memory_that_somebody_reads_is_no_others():
     assert {bytes(record.value) for record in iterate(held)} == {b"a" * 100}
 
 
-def test_spare_memory_is_bounded_and_stays_while_something_is_under_way():
+def test_spare_memory_is_limited_and_kept_while_batches_are_in_flight():
     queues, _ = make(buffer_memory=1 << 20)
     batches = [full_batch(queues, b"a")[1] for _ in range(4)]
     queues.send("t", b"", partition=0)
@@ -236,14 +236,14 @@ def test_spare_memory_is_bounded_and_stays_while_something_is_under_way():
 
 
 @pytest.mark.parametrize("data", [bytearray(b"ab"), memoryview(b"ab")])
-def test_buffers_are_copied(data):
+def test_keys_and_values_in_buffers_are_copied(data):
     queues, _ = make()
     queues.send("t", data, data, partition=0)
     assert records_of(queues)[0] == [b"ab"]
 
 
 @pytest.mark.parametrize("data", ["text", 5, 1.5])
-def test_what_is_not_bytes_is_refused(data):
+def test_keys_and_values_that_are_not_bytes_are_refused(data):
     queues, _ = make()
     with pytest.raises(TypeError, match="value is"):
         queues.send("t", data)
@@ -266,7 +266,7 @@ def test_callbacks_get_metadata_in_order():
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_many_are_as_one_by_one(keyed):
+def test_add_many_appends_the_same_records_as_single_sends(keyed):
     queues, _ = make(batch_size=1000)
     values = [b"%d" % number * 20 for number in range(500)]
     keys = [b"%d" % (number % 7) for number in range(500)] if keyed else None
@@ -288,7 +288,7 @@ MIXED[1500] = bytearray(b"not bytes")
 
 @pytest.mark.parametrize("max_request_size", [20_000, 100_000, 1 << 20])
 @pytest.mark.parametrize("partition", [None, 1])
-def test_many_in_a_tuple_fill_batches_of_their_own_in_order(max_request_size, partition):
+def test_add_many_of_a_tuple_fills_separate_batches_in_order(max_request_size, partition):
     queues, _ = make(batch_size=1000, max_request_size=max_request_size)
     queues.send("t", b"before", partition=1)
     deliveries = Deliveries(len(MIXED), 1)
@@ -315,7 +315,7 @@ def values_of(queues):
     return found
 
 
-def test_many_in_a_tuple_stop_before_one_that_is_too_large():
+def test_add_many_of_a_tuple_stops_before_a_value_that_is_too_large():
     queues, _ = make(max_request_size=50_000)
     values = (b"v" * 100,) * 400 + (b"v" * 60_000,) + (b"v",)
     deliveries = Deliveries(len(values), 1)
@@ -323,7 +323,7 @@ def test_many_in_a_tuple_stop_before_one_that_is_too_large():
     assert len(records_of(queues)[0]) == 400
 
 
-def test_a_batch_of_many_that_has_no_room_takes_no_memory():
+def test_a_batch_of_add_many_without_room_takes_no_memory():
     queues, _ = make(partitions=1, buffer_memory=200_000)
     values = (b"v" * 100,) * 3000
     deliveries = Deliveries(3000, 1)
@@ -333,7 +333,7 @@ def test_a_batch_of_many_that_has_no_room_takes_no_memory():
     assert queues.used == sum(batch.charged for batch in queues.topic("t").queues[0].batches())
 
 
-def test_many_stop_where_memory_ends_and_go_on_from_there():
+def test_add_many_stops_when_memory_is_full_and_can_be_resumed():
     queues, _ = make(partitions=1, buffer_memory=30_000)
     values = [b"v" * 100] * 1000
     deliveries = Deliveries(1000, 1)
@@ -361,7 +361,7 @@ def test_deliveries_raise_the_first_error():
     assert isinstance(deliveries[1].error, KeyError)
 
 
-def test_a_record_that_has_room_is_taken_however_full_the_memory_is():
+def test_a_record_is_accepted_as_long_as_has_room_is_true():
     """Else a sender that asks again as long as there is room asks for ever."""
     for headers in (None, [("h", b"x" * 500)]):
         queues, _ = make(partitions=1, buffer_memory=100_000)
@@ -371,14 +371,14 @@ def test_a_record_that_has_room_is_taken_however_full_the_memory_is():
         assert 80_000 <= queues.used <= 100_000
 
 
-def test_small_memory_takes_what_fits():
+def test_small_memory_accepts_records_that_fit():
     queues, _ = make(partitions=1, buffer_memory=5_000)
     assert queues.fits(4_000)
     assert not queues.fits(5_000)
     assert queues.try_send("t", bytes(4_000), None, None, None, None, None) is not None
 
 
-def test_deliveries_have_no_more_records_than_they_were_made_for():
+def test_deliveries_refuse_more_records_than_expected():
     queues, _ = make()
     deliveries = Deliveries(2, 0)
     values = [b"a", b"b"]
@@ -392,13 +392,13 @@ def test_deliveries_have_no_more_records_than_they_were_made_for():
     assert len(deliveries) == 2
 
 
-def test_keys_that_became_fewer_are_an_error():
+def test_a_list_of_keys_that_shrinks_is_an_error():
     queues, _ = make()
     with pytest.raises(IndexError):
         queues.add_many("t", [b"a"] * 3, [b"k"] * 2, 0, None, 1, Deliveries(3, 0))
 
 
-def test_nothing_is_appended_once_it_is_closed():
+def test_nothing_is_appended_to_closed_queues():
     queues, wakes = make()
     queues.send("t", b"a", partition=0)
     queues.closed = True
@@ -411,7 +411,7 @@ def test_nothing_is_appended_once_it_is_closed():
     assert wakes == []
 
 
-def test_a_batch_that_is_begun_while_it_is_closed_is_not_there():
+def test_a_batch_begun_while_the_queues_close_is_dropped():
     """The allocation of a batch may run anything, and so another thread."""
 
     def clock():

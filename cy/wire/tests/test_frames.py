@@ -55,7 +55,7 @@ def reader() -> FrameReader:
     return FrameReader(ReceiveMemory(), LIMIT)
 
 
-def test_frames_that_arrive_together_come_out_in_order_from_one_buffer(
+def test_frames_that_arrive_together_are_returned_in_order_from_one_buffer(
     pair: Pair, reader: FrameReader
 ) -> None:
     near, far = pair
@@ -75,7 +75,7 @@ def test_an_idle_connection_holds_no_memory(pair: Pair, reader: FrameReader) -> 
     assert reader.pending == 0
 
 
-def test_receive_tells_nothing_there_from_the_end(pair: Pair, reader: FrameReader) -> None:
+def test_receive_distinguishes_no_data_from_a_closed_connection(pair: Pair, reader: FrameReader) -> None:
     near, far = pair
     assert reader.receive(near.fileno()) == AGAIN
     far.close()
@@ -137,7 +137,7 @@ def test_case_58_other_protocols_are_recognised_whatever_the_limit_is(
     assert caught.value.prefix == first[:8]
 
 
-def test_a_large_frame_and_what_follows_it_come_out_whole(pair: Pair, reader: FrameReader) -> None:
+def test_a_large_frame_and_the_next_ones_are_returned_whole(pair: Pair, reader: FrameReader) -> None:
     near, far = pair
     bodies = [os.urandom(300_000), b"small", os.urandom(70_000), b"last"]
     data = b"".join(map(frame, bodies))
@@ -151,7 +151,7 @@ def test_a_large_frame_and_what_follows_it_come_out_whole(pair: Pair, reader: Fr
     assert reader.taken == 0
 
 
-def test_blocks_of_large_frames_are_used_again(pair: Pair) -> None:
+def test_memory_blocks_of_large_frames_are_reused(pair: Pair) -> None:
     near, far = pair
     memory = ReceiveMemory(scratch_size=8192)
     reader = FrameReader(memory, LIMIT)
@@ -170,7 +170,7 @@ def test_blocks_of_large_frames_are_used_again(pair: Pair) -> None:
     assert memory.pooled == 0
 
 
-def test_a_block_is_not_used_again_while_a_view_of_it_lives(pair: Pair) -> None:
+def test_a_block_is_not_reused_while_a_view_of_it_exists(pair: Pair) -> None:
     near, far = pair
     memory = ReceiveMemory(scratch_size=1024)
     reader = FrameReader(memory, LIMIT)
@@ -185,7 +185,7 @@ def test_a_block_is_not_used_again_while_a_view_of_it_lives(pair: Pair) -> None:
     assert bytes(kept[1]) == b"b" * 70_000
 
 
-def test_frames_left_for_later_wait_at_the_reader(pair: Pair, reader: FrameReader) -> None:
+def test_frames_that_were_not_taken_stay_in_the_reader(pair: Pair, reader: FrameReader) -> None:
     near, far = pair
     far.sendall(b"".join(frame(b"%d" % number) for number in range(10)) + b"\0\0")
     assert reader.receive(near.fileno()) > 0
@@ -235,7 +235,7 @@ def test_memory_at_its_limit_starves_the_reader_until_some_is_free() -> None:
     st.lists(st.integers(1, 40_000), min_size=1, max_size=8),
     st.lists(st.integers(0, 3), min_size=1, max_size=5),
 )
-def test_any_cut_of_the_stream_and_any_pace_of_taking_give_the_same_frames(
+def test_any_split_of_the_stream_yields_the_same_frames(
     sizes: list[int], cuts: list[int], paces: list[int]
 ) -> None:
     near, far = socket.socketpair()
@@ -294,7 +294,7 @@ def slices() -> Iterator[tuple[bytes, FileSlice]]:
         yield content[1_000:600_000], FileSlice(file, 1_000, 599_000)
 
 
-def test_bytes_and_slices_leave_in_order(pair: Pair, slices: tuple[bytes, FileSlice]) -> None:
+def test_bytes_and_file_slices_are_sent_in_order(pair: Pair, slices: tuple[bytes, FileSlice]) -> None:
     near, far = pair
     content, part = slices
     queue = SendQueue()
@@ -306,7 +306,7 @@ def test_bytes_and_slices_leave_in_order(pair: Pair, slices: tuple[bytes, FileSl
     assert queue.unsent == 0
 
 
-def test_many_replies_leave_in_order(pair: Pair) -> None:
+def test_many_responses_are_sent_in_order(pair: Pair) -> None:
     near, far = pair
     queue = SendQueue()
     parts = [b"%06d" % number * (number % 7) for number in range(3_000)]
@@ -315,7 +315,7 @@ def test_many_replies_leave_in_order(pair: Pair) -> None:
     assert read_all(far, near, queue) == b"".join(parts)
 
 
-def test_what_the_socket_does_not_take_stays_counted(pair: Pair) -> None:
+def test_unsent_bytes_are_counted_until_the_socket_accepts_them(pair: Pair) -> None:
     near, _ = pair
     queue = SendQueue()
     queue.append(b"x" * 5_000_000)
@@ -326,7 +326,7 @@ def test_what_the_socket_does_not_take_stays_counted(pair: Pair) -> None:
     assert queue.flush(near.fileno())
 
 
-def test_a_peer_that_is_gone_raises_and_does_not_kill_the_process(pair: Pair) -> None:
+def test_sending_to_a_closed_peer_raises_and_does_not_kill_the_process(pair: Pair) -> None:
     near, far = pair
     far.close()
     queue = SendQueue()

@@ -52,7 +52,7 @@ def visit(reader: FrameReader, layer: Layer) -> list[bytes]:
     cuts=st.lists(st.integers(1, 60_000), max_size=12),
     most=st.integers(500, 20_000),
 )
-def test_frames_come_out_whole_however_the_records_are_cut(bodies: list[int], cuts: list[int], most: int) -> None:
+def test_frames_are_returned_whole_however_records_split_them(bodies: list[int], cuts: list[int], most: int) -> None:
     wanted = [bytes([number]) * size for number, size in enumerate(bodies)]
     stream = b"".join(map(frame, wanted))
     memory = ReceiveMemory()
@@ -66,7 +66,7 @@ def test_frames_come_out_whole_however_the_records_are_cut(bodies: list[int], cu
     assert memory.taken == 0
 
 
-def test_the_end_and_nothing_are_told_as_of_a_socket() -> None:
+def test_a_layer_reports_end_and_no_data_like_a_socket() -> None:
     reader, layer = FrameReader(ReceiveMemory(), LIMIT), Layer(100)
     assert reader.receive_by(layer.read) == AGAIN
     layer.left, layer.ended = frame(b"last"), True
@@ -74,7 +74,7 @@ def test_the_end_and_nothing_are_told_as_of_a_socket() -> None:
     assert reader.receive_by(layer.read) == 0
 
 
-def test_at_the_memory_s_limit_what_is_left_stays_with_the_layer() -> None:
+def test_unread_data_stays_in_the_layer_at_the_memory_limit() -> None:
     memory = ReceiveMemory(1024)
     reader, layer = FrameReader(memory, LIMIT), Layer(16_384)
     body = frame(b"x" * 50_000)
@@ -87,7 +87,7 @@ def test_at_the_memory_s_limit_what_is_left_stays_with_the_layer() -> None:
     assert visit(reader, layer) == [b"x" * 50_000]
 
 
-def test_an_impossible_length_is_refused_also_where_it_comes_in_parts() -> None:
+def test_an_impossible_length_in_several_parts_is_refused() -> None:
     reader, layer = FrameReader(ReceiveMemory(), LIMIT), Layer(2)
     layer.left = struct.pack(">i", -1)[:2]
     visit(reader, layer)
@@ -96,7 +96,7 @@ def test_an_impossible_length_is_refused_also_where_it_comes_in_parts() -> None:
         visit(reader, layer)
 
 
-def test_what_is_to_be_sent_is_read_in_pieces_of_a_bounded_size() -> None:
+def test_data_to_send_is_read_in_pieces_of_limited_size() -> None:
     with tempfile.TemporaryFile() as file:
         file.write(bytes(range(200)) * 5)
         file.flush()
@@ -112,7 +112,7 @@ def test_what_is_to_be_sent_is_read_in_pieces_of_a_bounded_size() -> None:
         assert queue.gone == len(sent)
 
 
-def test_a_file_that_is_too_short_is_told() -> None:
+def test_a_file_that_is_too_short_is_an_error() -> None:
     with tempfile.TemporaryFile() as file:
         file.write(b"short")
         file.flush()

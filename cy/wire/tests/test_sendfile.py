@@ -47,7 +47,7 @@ def test_a_slice_arrives_whole_through_a_socket_that_fills_up(
         assert drain(part, *pair) == part.read() == CONTENT[12_345:1_512_345]
 
 
-def test_a_full_socket_gives_minus_one(
+def test_sendfile_to_a_full_socket_returns_minus_one(
     path: Path, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     left, _ = pair
@@ -62,7 +62,7 @@ def test_a_full_socket_gives_minus_one(
         assert writev(left.fileno(), [b"x"]) == -1
 
 
-def test_nothing_is_left_of_a_slice_that_has_been_sent_or_lies_behind_the_end(
+def test_sendfile_returns_0_for_a_sent_slice_or_one_beyond_the_end(
     path: Path, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     with path.open("rb") as file:
@@ -72,7 +72,7 @@ def test_nothing_is_left_of_a_slice_that_has_been_sent_or_lies_behind_the_end(
             FileSlice(file, len(CONTENT) - 3, 10).read()
 
 
-def test_the_peer_s_end_is_an_error(path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_sendfile_to_a_closed_peer_is_an_error(path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
     pair[1].close()
     with path.open("rb") as file, pytest.raises(BrokenPipeError):
         sendfile(pair[0].fileno(), FileSlice(file, 0, 10))
@@ -93,14 +93,14 @@ def test_impossible_slices_are_refused(path: Path, position: int, length: int) -
 
 
 @pytest.mark.parametrize("sent", [-1, 11])
-def test_more_than_the_slice_cannot_have_been_sent(
+def test_a_count_of_sent_bytes_outside_the_slice_is_refused(
     path: Path, pair: tuple[socket.socket, socket.socket], sent: int
 ) -> None:
     with path.open("rb") as file, pytest.raises(ValueError, match="cannot have been sent"):
         sendfile(pair[0].fileno(), FileSlice(file, 0, 10), sent)
 
 
-def test_writev_joins_buffers_of_every_kind(tmp_path: Path) -> None:
+def test_writev_writes_buffers_of_every_type_in_order(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT)
     try:
         assert writev(fd, [b"ab", memoryview(b"xcdx")[1:3], bytearray(b"e"), b""]) == 5
@@ -110,7 +110,7 @@ def test_writev_joins_buffers_of_every_kind(tmp_path: Path) -> None:
         os.close(fd)
 
 
-def test_writev_takes_64_buffers_at_once(tmp_path: Path) -> None:
+def test_writev_writes_at_most_64_buffers_at_once(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT)
     try:
         assert writev(fd, [b"ab"] * 100) == 128
@@ -118,7 +118,7 @@ def test_writev_takes_64_buffers_at_once(tmp_path: Path) -> None:
         os.close(fd)
 
 
-def test_a_buffer_without_bytes_writes_nothing(tmp_path: Path) -> None:
+def test_writev_refuses_text_and_writes_nothing(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT)
     try:
         with pytest.raises(TypeError):

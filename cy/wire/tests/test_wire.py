@@ -81,7 +81,7 @@ VALUES = (
 
 
 @pytest.mark.parametrize(("wire_type", "value", "data"), VALUES)
-def test_a_value_has_these_bytes(wire_type: WireType, value: Any, data: str) -> None:
+def test_a_value_is_encoded_as_the_expected_bytes(wire_type: WireType, value: Any, data: str) -> None:
     assert encode(wire_type, value) == bytes.fromhex(data)
     assert decode(wire_type, bytes.fromhex(data)) == value
     assert wire_type.min_size <= len(bytes.fromhex(data))
@@ -118,11 +118,11 @@ def test_a_value_of_another_type_or_range_is_refused(wire_type: WireType, value:
         encode(wire_type, value)
 
 
-def test_any_byte_but_zero_is_true() -> None:
+def test_any_byte_but_zero_is_decoded_as_true() -> None:
     assert decode(Bool(), b"\xff") is True
 
 
-def test_a_padded_varint_is_read() -> None:
+def test_a_padded_varint_is_decoded() -> None:
     assert decode(String(**COMPACT), bytes.fromhex("828000 61")) == "a"
 
 
@@ -157,7 +157,7 @@ def test_a_tagged_field_may_be_large() -> None:
     assert large.decode(0, data, 0, len(data)).value == bytes(40_000)
 
 
-def test_a_tagged_field_cannot_be_in_a_file(tmp_path: Path) -> None:
+def test_a_tagged_field_cannot_be_a_file_slice(tmp_path: Path) -> None:
     tagged = message_class("Large", {"value": None}, {})
     plan = Plan(tagged, [], [("value", Records(**COMPACT), 0)], [], True)
     large = Codec("large", 1, 0, 0, 0, lambda _: plan)
@@ -173,19 +173,19 @@ def test_a_message_class_needs_its_fields_as_slots() -> None:
         Plan(Box, [("other", Int8())], [], [], False)
 
 
-def test_a_default_that_is_a_type_is_made_for_every_message() -> None:
+def test_a_default_that_is_a_type_is_instantiated_for_every_message() -> None:
     outer = message_class("Outer", {"boxes": list, "box": Box}, {})
     assert outer().boxes is not outer().boxes
     assert outer().box == Box()
     assert outer().box is not outer().box
 
 
-def test_a_reader_tells_where_it_is() -> None:
+def test_a_reader_returns_its_position() -> None:
     reader = Reader(b"abcdef", 2, 5)
     assert (reader.position, reader.remaining) == (2, 3)
 
 
-def test_nothing_is_kept_of_messages_that_are_gone() -> None:
+def test_encoding_and_decoding_leak_no_memory() -> None:
     struct_of = Plan(Box, [("value", String(**NULLABLE))], [], [], True)
     many = codec(Array(struct_of, **COMPACT), flexible=True)
     data = many.encode(0, Box(value=[Box(value=f"name {i}") for i in range(20)]))
@@ -212,7 +212,7 @@ def test_nothing_is_kept_of_messages_that_are_gone() -> None:
 
 @pytest.mark.parametrize("sizes", [{}, COMPACT])
 @pytest.mark.parametrize("count", [0, 1, 200, 5000])
-def test_an_encoded_array_is_written_as_its_elements_are_in_any_number_of_messages(
+def test_an_encoded_array_can_be_reused_in_several_messages(
     count: int, sizes: dict[str, bool]
 ) -> None:
     both = codec(Array(Array(Int32(), **sizes), **sizes))
@@ -226,7 +226,7 @@ def test_an_encoded_array_is_written_as_its_elements_are_in_any_number_of_messag
         inner.append(0)
 
 
-def test_the_type_of_a_field_s_elements_is_found_by_its_name() -> None:
+def test_the_element_type_of_a_field_is_found_by_its_name() -> None:
     inner = Plan(Box, [("value", Array(Int8()))], [], [], False)
     outer = codec(Array(inner))
     assert isinstance(outer.element(0, "value", "value"), Int8)
