@@ -1,4 +1,4 @@
-"""Nothing reads behind the end of a buffer, where a page lies that may not be touched.
+"""No function reads beyond the end of a buffer: the page after it is protected.
 
 The program below runs in a process of its own. It puts data flush against the forbidden page and
 gives it, whole, cut and damaged, to everything that reads by pointers.

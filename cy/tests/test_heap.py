@@ -1,4 +1,4 @@
-"""Memory of large blocks goes back to the system."""
+"""Freed memory of large blocks returns to the system."""
 
 from __future__ import annotations
 

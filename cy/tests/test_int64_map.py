@@ -1,4 +1,4 @@
-"""The map of the loops that need no GIL: it holds what a dict holds."""
+"""The map for loops without the GIL holds the same items as a dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rooms of ``cy``: an import goes down only. What checks imports of Python does not read Cython."""
+"""Imports between rooms of ``cy`` only go down. The tool that checks Python imports cannot read Cython."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_only_the_main_thread_holds_signals():
 
 @pytest.mark.nightly
 def test_the_lock_is_free_after_a_signal_handler_raises_anywhere():
-    """Handlers run behind a call of C, as which Python 3.14 enters a block."""
+    """Python runs signal handlers after a call into C, and in Python 3.14 entering a block is one."""
     lock = SignalSafeLock()
 
     def interrupt(frame, event, _):

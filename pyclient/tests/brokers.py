@@ -28,7 +28,7 @@ _number = itertools.count(1)
 
 
 def kind(config: pytest.Config) -> type[Broker]:
-    """Ours, or Kafka's, as the command line of the tests says."""
+    """Returns whose broker the tests use, ours or Kafka's, from the command line."""
     return KINDS[config.getoption("--broker")]
 
 

@@ -30,7 +30,9 @@ def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
 
 
 def answered(ask: Callable[[], T], holds: Callable[[T], object] = bool) -> T:
-    """What ``ask`` returns once ``holds`` of it. A broker may lag behind its controller, and refuse meanwhile."""
+    """Returns the result of ``ask`` once ``holds`` accepts it. A broker may lag behind its controller and refuse at
+    first.
+    """
 
     def look() -> list[T]:
         with suppress(KafkaError):
@@ -60,7 +62,7 @@ def in_time(work: Callable[[], Any]) -> Any:
 
 
 def patiently(told: Callable[[], str]) -> Iterator[None]:
-    """Goes round for as long as a test is patient; fails then with what ``told`` returns."""
+    """Loops until the time limit of a test, then fails with the text that ``told`` returns."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         assert time.monotonic() < deadline, told()

@@ -1,4 +1,4 @@
-"""What an application gets wrong is told at once, by name, without a broker, and has no effect that lasts."""
+"""Wrong arguments raise an error at once, by name, without a broker, and have no lasting effect."""
 
 from __future__ import annotations
 

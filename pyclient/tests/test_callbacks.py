@@ -1,4 +1,5 @@
-"""What the application gives may raise anything, and stop the client's thread: the client goes on, and calls end."""
+"""Callbacks of the application may raise anything or block the client's thread: the client still works, and calls end.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def test_on_commit_may_raise_anything(broker, topic, group, error):
 
 
 def test_sys_exit_in_a_callback_ends_the_event_loop_of_the_application(broker, topic):
-    """As asyncio has it; and what the producer does on it is done before."""
+    """As in asyncio. The producer finishes its work in that iteration first."""
 
     async def work():
         async with aio.Producer(broker.bootstrap) as producer:
@@ -89,8 +90,8 @@ def test_a_call_times_out_although_a_callback_blocks_the_thread(broker, topic, m
 
 
 def test_a_logging_handler_may_send_records(monkeypatch):
-    """It waits for metadata and has the handler's lock, for which the client's thread waits to log that nobody is
-    there.
+    """The send waits for metadata and holds the handler's lock. The client's thread waits for this lock to log an
+    error.
     """
     monkeypatch.setattr(runner, "GRACE_S", 0.5)
 

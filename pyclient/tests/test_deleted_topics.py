@@ -1,4 +1,4 @@
-"""A topic that was deleted stays away, even if somebody used it before."""
+"""A deleted topic stays deleted, even if a client has used it before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def delete(admin, topic):
 
 
 def ask_for_others(client, admin):
-    """Returns when the client has asked again for all topics of which it still wants to know: another one has grown."""
+    """Returns when the client has refreshed the metadata of its topics: it sees that another topic has grown."""
     other = unique("other")
     admin.create_topics(other, num_partitions=1, replication_factor=1)
     until(lambda: other in admin.list_topics(), "the creation")

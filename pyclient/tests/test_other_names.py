@@ -1,4 +1,4 @@
-"""What a user of another client is told."""
+"""Errors for users of another client who call its method names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyclient.other_names import OF_ADMIN, OF_CONSUMER, OF_MODULE, OF_PRODUCER, 
 
 @knows(OF_PRODUCER)
 class Mine:
-    """Has a method of its own, and those of other clients as hints."""
+    """A class with its own method, and the names of other clients as hints."""
 
     def send(self) -> str:
         return "mine"

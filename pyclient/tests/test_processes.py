@@ -99,7 +99,7 @@ def test_a_client_fails_in_a_forked_child_and_works_in_the_parent(broker, topic)
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_an_asyncio_client_fails_in_a_forked_child_and_works_in_the_parent(broker, topic):
-    """The selector of the loop is one for both: what the child took from it the parent would never hear of again."""
+    """Parent and child share the loop's selector: an event that the child consumed would be lost for the parent."""
     place = TopicPartition(topic, 0)
 
     async def work():

@@ -1,4 +1,4 @@
-"""Serializers of one argument or two, and what is said where one fails."""
+"""Serializers with one argument or two, and the error if one fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a newcomer's slips are answered with: each error says what to write, or which setting counts."""
+"""Mistakes of newcomers: each error says what to write, or which setting to change."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 def told(caplog, *parts):
-    """Whether there is one line with all of these."""
+    """Whether one log line contains all of these texts."""
     return any(all(part in line for part in parts) for line in caplog.messages)
 
 

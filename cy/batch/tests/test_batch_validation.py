@@ -1,4 +1,4 @@
-"""What a broker accepts from a client, and what it says of the rest."""
+"""Which batches a broker accepts from a client, and the errors for the others."""
 
 from __future__ import annotations
 
@@ -381,7 +381,7 @@ def test_case_54_every_flipped_bit_is_detected_or_in_a_field_of_the_broker(codec
 @every_codec
 @given(data=st.data())
 def test_damage_under_a_valid_checksum_is_refused_or_harmless(codec: Codec, data: st.DataObject) -> None:
-    """Such a batch is refused, or its records can be read, and there are as many as it says."""
+    """The batch is refused, or all the records that its header counts can be read."""
     builder = Builder(codec=codec)
     for n in range(4):
         builder.append(1000 + n, b"key%d" % n, b"value" * n, [("h", b"x")] * (n % 2))

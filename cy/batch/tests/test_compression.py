@@ -1,4 +1,4 @@
-"""What clients compress comes back; what is damaged is refused."""
+"""Compressed data of every client is decompressed; damaged data is refused."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from cy.client.held_signals import are_held, guard, held_signals, readable
 
 @pytest.fixture
 def met():
-    """The numbers of the signals that Python's handlers have met."""
+    """The numbers of the signals that Python has handled."""
     numbers = []
     kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
     before = {kind: signal.signal(kind, lambda number, frame: numbers.append(number)) for kind in kinds}
@@ -23,7 +23,7 @@ def met():
 
 
 def come(number=signal.SIGINT):
-    """The signal is there, and Python has had time to run its handler."""
+    """Sends the signal and gives Python time to run its handler."""
     signal.raise_signal(number)
     for _ in range(100):
         pass

@@ -1,4 +1,4 @@
-"""Arrow columns become batches; pyarrow is the witness."""
+"""Arrow columns become batches, compared with pyarrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash and the choice of partition are those of Kafka's Java client."""
+"""Hash and partition of a key equal those of Kafka's Java client."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def test_add_many_of_a_tuple_fills_separate_batches_in_order(max_request_size, p
 
 
 def values_of(queues):
-    """As ``records_of``, with nulls."""
+    """Does what ``records_of`` does, with nulls."""
     found = {}
     for queue in queues.topic("t").queues:
         for batch in drained(queue):
@@ -362,7 +362,7 @@ def test_deliveries_raise_the_first_error():
 
 
 def test_a_record_is_accepted_as_long_as_has_room_is_true():
-    """Else a sender that asks again as long as there is room asks for ever."""
+    """Otherwise a sender that asks ``has_room`` in a loop would never end."""
     for headers in (None, [("h", b"x" * 500)]):
         queues, _ = make(partitions=1, buffer_memory=100_000)
         size = 1000 + size_of_headers(headers)
@@ -412,7 +412,7 @@ def test_nothing_is_appended_to_closed_queues():
 
 
 def test_a_batch_begun_while_the_queues_close_is_dropped():
-    """The allocation of a batch may run anything, and so another thread."""
+    """The allocation of a batch may run Python code, and so let another thread close the queues."""
 
     def clock():
         queues.closed = True

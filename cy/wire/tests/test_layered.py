@@ -18,7 +18,7 @@ END = b""
 
 
 class Layer:
-    """Gives what it was given, at most ``most`` bytes a call, as a record of TLS does."""
+    """Returns its bytes, at most ``most`` per call, like a TLS record."""
 
     def __init__(self, most: int) -> None:
         self.left = b""

@@ -45,7 +45,7 @@ NOW_MS = int(time.time() * 1000) - 60_000
 
 
 def seen(ask: Callable[[], Any]) -> Any:
-    """What ``ask`` returns once it is true; a broker of Kafka's may lag behind its controller."""
+    """Returns the result of ``ask`` once it is true. A broker of Kafka may lag behind its controller."""
 
     def look() -> Any:
         with contextlib.suppress(KafkaError):

@@ -1,4 +1,4 @@
-"""An admin call that is refused tells which right is missing, by what the method does."""
+"""The error of a refused admin call names the right that the called method needs."""
 
 from __future__ import annotations
 

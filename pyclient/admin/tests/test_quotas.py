@@ -1,4 +1,4 @@
-"""Quotas: what is asked of brokers, and what is made of the answers."""
+"""Quotas: the requests that the admin client sends, and the results that it makes of the responses."""
 
 from __future__ import annotations
 

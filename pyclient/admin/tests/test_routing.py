@@ -1,4 +1,4 @@
-"""Which broker is asked, what is retried, and what old brokers are sent: against scripted brokers."""
+"""Which broker gets a request, what is retried, and what old brokers get, against scripted brokers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def coordinator(broker: ScriptedBroker):
 
 
 def pages(request: DescribeTopicPartitions.Request, version: int) -> DescribeTopicPartitions.Response:
-    """Of topics with three partitions each, two at a time."""
+    """Returns a handler that describes topics of three partitions each, two topics a page."""
     kind = DescribeTopicPartitions.Response
     first = 0 if request.cursor is None else request.cursor.partition_index
     rows = [

@@ -1,4 +1,4 @@
-"""Delegation tokens: what is asked of brokers, and what is made of the answers."""
+"""Delegation tokens: the requests that the admin client sends, and the results that it makes of the responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a membership stands between: a coordinator that answers as the test says, and an application."""
+"""The two sides of a membership: a coordinator whose answers the test scripts, and an application."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Coordinated(Client):
 
 
 class Application:
-    """The owner of the membership; ``told`` is what its listener has heard."""
+    """The owner of the membership. ``told`` lists the calls of its listener."""
 
     has_listener = True
 

@@ -17,7 +17,7 @@ from pyclient.topic_partition import TopicPartition
 
 
 def members(**topics: str) -> list[Member]:
-    """``members(c1="t0 t1")``."""
+    """Returns members from ``members(c1="t0 t1")``: their names and topics."""
     return [Member(name, tuple(names.split())) for name, names in topics.items()]
 
 
@@ -61,7 +61,7 @@ def made(reads: list[set[str]], owned: Assignment | None = None, generation: int
 
 
 def having(name: str, topics: Iterable[str], owned: Iterable[TopicPartition], generation: int) -> Member:
-    """A member that says what it had in the ways of both sticky assignors."""
+    """Returns a member with owned partitions, encoded as both sticky assignors expect them."""
     had = tuple(owned)
     return Member(name, tuple(topics), owned=had, generation=generation, user_data=encode(had, generation))
 

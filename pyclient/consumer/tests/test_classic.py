@@ -1,4 +1,4 @@
-"""The classic membership against a coordinator that answers as the test says."""
+"""The classic membership against a coordinator whose answers the test scripts."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_partition_that_comes_back_before_its_revocation_is_read_again() -> No
 @pytest.mark.parametrize("listens", [True, False])
 @pytest.mark.parametrize("late", [True, False])
 def test_an_evicted_member_keeps_its_identity_until_the_application_polls(listens: bool, late: bool) -> None:
-    """Its records are in the application's hands: what it commits has to be refused."""
+    """The application still processes its records, so the coordinator must refuse their commit."""
 
     async def main() -> None:
         group = Group()

@@ -1,4 +1,4 @@
-"""Commits against a coordinator that answers as the test says: an older offset never comes behind a newer one."""
+"""Commits against a scripted coordinator: an older offset is never sent after a newer one."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_an_exception_leaves_the_last_poll_uncommitted(broker, topic, protocol) 
 
 
 class Told:
-    """A listener that writes down what it is told."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, list[int]]] = []

@@ -1,4 +1,4 @@
-"""Fetch sessions: what is sent, and what becomes of them (KIP-227)."""
+"""Fetch sessions: which partitions a request has, and how a session begins and ends (KIP-227)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches of several brokers, without any: answers come when a test says so."""
+"""Fetches from several scripted brokers: a response arrives when the test says so."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Leaders(Cluster):
 
 
 class Loop:
-    """What it is asked to run waits."""
+    """An event loop that only collects the functions that it should run."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -73,7 +73,7 @@ class Posts:
         partitions: Collection[int] = (0,),
         size: int = 0,
     ) -> None:
-        """So many records from ``first`` on, of ``size`` bytes or a few, of each of the partitions."""
+        """Answers with ``count`` records from ``first`` on in each partition, of ``size`` bytes if given."""
         builder = Builder()
         for number in range(first, first + count):
             builder.append(0, None, bytes(size) or b"%d" % number)
@@ -91,7 +91,7 @@ class Posts:
 
 
 def reading() -> tuple[Posts, Subscription, Fetcher]:
-    """A partition from its start, asked for once."""
+    """Returns a fetcher that has sent its first fetch of one partition."""
     posts, subscription = Posts(), Subscription()
     subscription.assign([PLACE])
     subscription.states[PLACE].seek(0)
@@ -171,7 +171,7 @@ def test_a_range_is_at_its_end_when_the_next_record_lies_beyond_it() -> None:
 
 
 def waiting(count: int, size: int) -> tuple[Posts, Subscription, Fetcher]:
-    """So many partitions; of all but the last, which are paused, ``size`` bytes are in a buffer of ten times that."""
+    """Returns a fetcher with paused partitions, each with ``size`` bytes in the buffer, and one more partition."""
     posts, subscription = Posts(), Subscription()
     places = [TopicPartition("t", number) for number in range(count)]
     subscription.assign(places)

@@ -1,4 +1,4 @@
-"""The membership of the new protocol against a coordinator that answers as the test says."""
+"""The membership of the new protocol against a coordinator whose answers the test scripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Assignment = dict[bytes, list[int]]
 
 
 class Group:
-    """A group of one; ``names`` are the topics that the brokers know, ``owned`` is what the member has told last."""
+    """A group with one member. ``names``: topics that the brokers know; ``owned``: what the member reported last."""
 
     def __init__(self) -> None:
         self.names = {T: "t"}
@@ -140,7 +140,7 @@ async def test_an_owned_partition_is_kept_while_metadata_lacks_its_topic(group: 
 
 @pytest.mark.parametrize("listens", [True, False])
 def test_an_evicted_member_keeps_its_identity_until_the_application_polls(listens: bool) -> None:
-    """Its records are in the application's hands: what it commits has to be refused."""
+    """The application still processes its records, so the coordinator must refuse their commit."""
 
     async def main() -> None:
         group = Group()

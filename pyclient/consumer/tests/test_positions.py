@@ -1,4 +1,4 @@
-"""Where a consumer begins: what the application says counts, whatever is found meanwhile."""
+"""The position at which a consumer begins. A seek of the application always wins."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_committed_offset_is_the_position_if_there_was_no_seek() -> None:
 
 @pytest.mark.parametrize("when", ["at_metadata", "at_commits"])
 def test_a_seek_while_offsets_are_looked_up_wins_and_no_record_is_read_twice(when: str) -> None:
-    """The application seeks right behind ``assign``, and reads on from there, before the committed offset is known."""
+    """The application seeks right after ``assign`` and reads before the committed offset is known."""
     state = PartitionState(TP)
 
     def seek_and_read() -> None:

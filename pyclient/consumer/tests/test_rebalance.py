@@ -1,4 +1,4 @@
-"""Rebalances: what outlives them, and who is told."""
+"""Rebalances: the state that survives them, and the calls of the listener."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUICK = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 200, "fetch_m
 
 
 class Assigned(RebalanceListener):
-    """Wants to know only what is new."""
+    """A listener that only implements ``on_partitions_assigned``."""
 
     def __init__(self) -> None:
         self.seen: list[TopicPartition] = []
@@ -25,7 +25,7 @@ class Assigned(RebalanceListener):
 
 
 class Revoked(RebalanceListener):
-    """Treats what is lost as what is revoked."""
+    """A listener that treats lost partitions like revoked ones."""
 
     def __init__(self) -> None:
         self.seen: list[TopicPartition] = []

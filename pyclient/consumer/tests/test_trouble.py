@@ -43,7 +43,7 @@ QUICK = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 10, "retry_backof
 
 
 class Broker(ScriptedBroker):
-    """Gives one record of each partition; ``refused`` are errors by what they concern."""
+    """Returns one record of each partition. ``refused`` has the error codes to answer with."""
 
     def __init__(self) -> None:
         super().__init__()

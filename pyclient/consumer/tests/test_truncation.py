@@ -138,7 +138,7 @@ def test_an_epoch_unknown_to_the_leader_resets_the_offset(broker: Broker, ten: T
 
 
 def cut(log: Path, offset: int) -> None:
-    """The log ends before this offset, as if what was not synced were lost."""
+    """Truncates the log at this offset, as if unsynced records were lost."""
     data, at = log.read_bytes(), 0
     while struct.unpack_from(">q", data, at)[0] < offset:
         at += 12 + struct.unpack_from(">i", data, at + 8)[0]

@@ -1,4 +1,4 @@
-"""A broker that answers as the test tells it, over real sockets on the test's loop."""
+"""A scripted broker over real sockets, on the event loop of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client core against a broker that does what the test says."""
+"""The client core against a scripted broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client learns of topics, leaders and brokers, and what it says of those that are not there."""
+"""How a client finds topics, leaders and brokers, and its errors about missing ones."""
 
 from __future__ import annotations
 

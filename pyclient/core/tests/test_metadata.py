@@ -1,4 +1,4 @@
-"""What the keeper of the metadata asks for, when, and whether the broker may create it."""
+"""Which topics the metadata keeper requests, when, and whether the broker may create them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNKNOWN = UnknownTopicOrPartition.code
 
 
 class World:
-    """A broker that answers at once, a clock that a test moves on, and a keeper. ``used``: by the client now."""
+    """A broker that answers at once, a manual clock, and a keeper. ``used``: the topics in use."""
 
     def __init__(self, *topics: str) -> None:
         self.topics = set(topics)
@@ -58,7 +58,7 @@ class World:
         await self.keeper.topics([name], self.clock() + PATIENCE_S, create)
 
     async def round(self) -> set[str]:
-        """The topics that one more round asks for."""
+        """Refreshes the metadata once. Returns the requested topics."""
         before = len(self.asked)
         self.keeper.refresh()
         assert await self.keeper.next_update(self.clock() + PATIENCE_S)
@@ -87,7 +87,7 @@ def test_only_unused_topics_are_forgotten_after_a_while(may_create: bool) -> Non
 
 
 def test_a_new_topic_is_requested_alone_and_the_next_refresh_requests_all() -> None:
-    """A client that sent to its thousandth topic asked for a thousand."""
+    """The defect: a client that sent to its thousandth topic requested all thousand."""
 
     async def work() -> None:
         world = World("t", "u", "v")
@@ -114,7 +114,7 @@ def test_a_new_topic_does_not_delay_the_next_refresh() -> None:
 
 
 def test_a_refresh_wanted_for_later_sends_no_request_now() -> None:
-    """A topic that is not there was wished for during a request: an empty one followed at once."""
+    """The defect: a missing topic, noted during a request, caused an empty request at once."""
 
     async def work() -> None:
         world = World("t")
@@ -186,7 +186,7 @@ def test_a_deleted_topic_is_created_again_only_if_it_is_in_use(is_used: bool) ->
 
 
 def test_other_topics_do_not_wait_for_a_missing_one() -> None:
-    """Ten attempts at the one: the next would be a second later."""
+    """After ten attempts for the missing topic, its next attempt would come a second later."""
 
     async def work() -> None:
         world = World("t")

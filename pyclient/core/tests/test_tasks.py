@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits."""
+"""Background tasks, which no caller awaits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def forever() -> None:
 
 
 def test_a_wait_for_the_end_of_a_task_can_be_cancelled() -> None:
-    """Also in the very turn of the loop in which the task ends, with the same exception."""
+    """Even in the same iteration of the loop in which the task ends with CancelledError."""
 
     async def work() -> None:
         task = asyncio.create_task(forever())

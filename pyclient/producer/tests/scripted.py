@@ -1,4 +1,4 @@
-"""A client that answers as it is told: time is a number here."""
+"""A scripted client with a manual clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyclient.protocol.frames import decode_request_header
 
 
 class Loop:
-    """Keeps its timers."""
+    """An event loop that only collects its timers."""
 
     def __init__(self):
         self.timers = []
@@ -74,7 +74,7 @@ class FakeClient:
 
 
 def decoded(cast):
-    """The request that a broker gets."""
+    """Returns the request as the broker decodes it."""
     pieces = cast.encode(Produce.max_version, 0, "c")
     frame = pieces if isinstance(pieces, bytes) else b"".join(pieces)
     header = decode_request_header(frame, 4, len(frame))
@@ -82,7 +82,7 @@ def decoded(cast):
 
 
 def make(**settings):
-    """Client, queues and sender; ``sender.identities`` are transactions where there is an id of theirs."""
+    """Returns client, queues and sender. With a transactional id, ``sender.identities`` are transactions."""
     config = load(PRODUCER, "h:1", None, {"linger_ms": 0, **settings})
     client, chosen = FakeClient(), read(config)
     adaptive = config.partitioner_adaptive_partitioning_enable
@@ -100,12 +100,12 @@ def make(**settings):
 
 
 def batches_of(message):
-    """Of a Produce request, by partition."""
+    """Returns the batches of a Produce request by partition."""
     return {row.index: bytes(row.records) for topic in message.topic_data for row in topic.partition_data}
 
 
 def answer(client, code=0, offset=0, **fields):
-    """Answers the oldest request, all its batches alike."""
+    """Answers the oldest request with the same outcome for all its batches."""
     _, message, on_done = client.posts.pop(0)
     rows = [
         Produce.Response.PartitionProduceResponse(

@@ -1,4 +1,4 @@
-"""One partition of a broker, and a producer's only connection to it, both of which do what a script says.
+"""One partition of a broker and a producer's only connection to it, both scripted.
 
 The log keeps what Kafka's does of a producer: its epoch and its last five batches, of which a start leaves the
 last (ProducerStateManager). What is sent again and is not known any more is refused: as a gap by Kafka, as a
@@ -21,14 +21,14 @@ TOO_LARGE, GAP, DUPLICATE, OLD_EPOCH = 10, 45, 46, 47
 
 @dataclass
 class Known:
-    """What the log remembers of a producer: batches as (first sequence, last, offset)."""
+    """The state of a producer in the log: its batches as (first sequence, last sequence, offset)."""
 
     epoch: int = -1
     batches: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 class Log:
-    """Values in the order of their offsets."""
+    """A log: the values in the order of their offsets."""
 
     def __init__(self, forgotten: int) -> None:
         """``forgotten``: the code for what was written and is not known any more."""
@@ -37,7 +37,7 @@ class Log:
         self.producers: dict[int, Known] = {}
 
     def append(self, records: bytes) -> tuple[int, int]:
-        """Error code and offset."""
+        """Appends a batch. Returns error code and offset."""
         header = read_header(records)
         known = self.producers.setdefault(header.producer_id, Known())
         first, last = header.base_sequence, header.base_sequence + header.count - 1
@@ -58,7 +58,7 @@ class Log:
         return 0, len(self.values) - header.count
 
     def restart(self) -> None:
-        """Of each producer the last batch is known."""
+        """Restarts the broker, which then knows only the last batch of each producer."""
         for known in self.producers.values():
             known.batches = known.batches[-1:]
 
@@ -90,14 +90,14 @@ class Partition:
         return lambda metadata, error: self.told.append((value, None if error else metadata.offset))
 
     def do(self, action: str) -> None:
-        """What happens next; a second is over then."""
+        """Performs the next action, which takes a second."""
         if self.client.posts or action in ("expire", "late"):
             getattr(self, "_" + action)()
         self.client.now += 1.0
         self.sender.run()
 
     def finish(self) -> None:
-        """Nothing fails any more, until there is nothing more to do."""
+        """Runs without further faults until all batches are done."""
         for _ in range(100):
             if not self.sender.pending() and not self.client.posts:
                 return
@@ -120,20 +120,21 @@ class Partition:
         self._answer(on_done, *self.log.append(records))
 
     def _unreplicated(self, code: int = 7) -> None:
-        """Appended, and no success."""
+        """The batch is appended, but the response is an error."""
         records, on_done = self._next()
         found, offset = self.log.append(records)
         self._answer(on_done, found or code, -1 if found == 0 else offset)
 
     def _deposed(self) -> None:
-        """Appended and replicated, by a leader that is none any more when it is to answer (DelayedProduce)."""
+        """The batch is appended and replicated, but its leader has lost leadership before it answers (DelayedProduce).
+        """
         self._unreplicated(6)
 
     def _refused(self, code: int = 19) -> None:
         self._answer(self._next()[1], code)
 
     def _invalid(self) -> None:
-        """Nothing is delayed behind what is refused for good."""
+        """Refuses a batch for good. Later batches are not delayed by it."""
         self.zombies = []
         self._refused(87)
 
@@ -146,7 +147,7 @@ class Partition:
     # -- what may happen to the connection -------------------------------------------------------------
 
     def _lose(self, served: int, *, with_news: bool = False) -> list[bytes]:
-        """The connection ends; so many requests were served. The others."""
+        """Ends the connection after ``served`` requests were served. The others are lost. Returns their batches."""
         posts = [self._next() for _ in range(len(self.client.posts))]
         for records, _ in posts[:served]:
             self.log.append(records)
@@ -167,14 +168,14 @@ class Partition:
         self._lose(WINDOW)
 
     def _lost_answers_with_news(self) -> None:
-        """A batch goes on the next connection before it is told that this one has ended."""
+        """Sends a batch on the next connection before the end of this one is reported."""
         self._lose(WINDOW, with_news=True)
 
     def _lost_with_news(self) -> None:
         self._lose(0, with_news=True)
 
     def _restarted(self) -> None:
-        """Cleanly, when all was served and nothing answered."""
+        """Restarts the broker cleanly, after it served all requests and answered none."""
         self._lose(WINDOW)
         self.log.restart()
 
@@ -183,24 +184,24 @@ class Partition:
         self.log.restart()
 
     def _delayed(self) -> None:
-        """Lost to the producer; the broker will have it."""
+        """The producer sees a lost request, which reaches the broker later."""
         self.zombies += self._lose(0)
 
     def _late(self) -> None:
-        """What was delayed is served."""
+        """Serves the delayed requests."""
         for records in self.zombies:
             self.log.append(records)
         self.zombies = []
 
     def _unreachable(self) -> None:
-        """No connection was made."""
+        """The connection cannot be opened."""
         for _ in range(len(self.client.posts)):
             self._next()[1](None, ConnectionFailed("h:1", "connect"))
 
     # -- time --------------------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        """delivery.timeout.ms of the oldest batch is over; nothing is delayed for that long."""
+        """The oldest batch exceeds delivery.timeout.ms. No request is delayed for that long."""
         self.zombies = []
         pending = self.sender.pending()
         if pending:

@@ -33,7 +33,7 @@ def send_many_times(producer, topic, times):
 
 
 def failed_transaction(producer, topic):
-    """The report of what was sent in a transaction that an exception ended."""
+    """Returns the report of a record whose transaction an exception ended."""
     report = None
     try:
         with producer.transaction():
@@ -137,7 +137,7 @@ def test_send_waits_for_full_memory_and_then_fails(broker, topic):
 
 
 def test_transactions_commit_and_abort(broker, topic):
-    """What lingers is not sent when its transaction is aborted."""
+    """Records that still linger are not sent if their transaction is aborted."""
     with Producer(broker.bootstrap, transactional_id=unique("txn"), linger_ms=10_000) as producer:
         with pytest.raises(TransactionError):
             producer.send(topic, b"v")
@@ -212,7 +212,7 @@ def test_the_asyncio_producer_delivers_records(broker, topic):
 
 
 def forget(producer, topic):
-    """As the client does by itself with a topic that nobody uses for metadata.max.idle.ms."""
+    """Forgets a topic, as the client does after metadata.max.idle.ms without use."""
 
     async def now():
         producer._engine.client.forget([topic])

@@ -1,4 +1,4 @@
-"""What an awaiting task hears, and when nobody is there to hear it."""
+"""The outcome that an awaiting task gets, also if its event loop is closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyclient.producer.awaiting import _one_more, _wait
 
 
 class DoneMeanwhile:
-    """Deliveries whose last batch is done between two looks of the awaiting thread."""
+    """Deliveries whose last batch completes between two checks of the awaiting thread."""
 
     def __init__(self):
         self.looks = iter((False, True))

@@ -1,4 +1,4 @@
-"""The two faces of the producer are one thing: what differs is only how they wait."""
+"""The blocking and the asyncio producer behave alike, and differ only in how they wait."""
 
 from __future__ import annotations
 

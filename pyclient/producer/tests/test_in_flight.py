@@ -1,4 +1,4 @@
-"""Sequences: no gap, no batch twice, whatever fails (cases 31 to 34)."""
+"""Sequences have no gap and no duplicate, whatever fails (cases 31 to 34)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(count=0, identity=FIRST):
 
 
 class Sending:
-    """Sends for a lane as the sender does."""
+    """Sends batches of a lane as the sender does."""
 
     def __call__(self, lane):
         batch = lane.next()
@@ -46,7 +46,7 @@ def back(lane, batch):
 
 
 def through(lane, batch, phase=Phase.WRITTEN):
-    """What became of the batch is known, and told in its turn."""
+    """Marks a batch as delivered."""
     lane.arrive(batch)
     told = []
     lane.decide(batch, phase, lambda: told.append(batch))
@@ -205,7 +205,7 @@ def test_the_first_batch_of_a_producer_id_is_sent_alone_until_acknowledged():
 
 
 class Log:
-    """A partition of a broker: the rules of sequences, and what was written."""
+    """A partition on a broker: it checks sequences and keeps the written batches."""
 
     def __init__(self):
         self.written = []
@@ -213,7 +213,7 @@ class Log:
         self.recent = {}
 
     def append(self, batch):
-        """"ok", "duplicate" or "gap"."""
+        """Returns "ok", "duplicate" or "gap"."""
         key = batch.producer_epoch, batch.base_sequence
         if key in self.recent:
             return "duplicate"
@@ -229,7 +229,7 @@ class Log:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_every_batch_is_written_once_in_order_whatever_is_lost(seed):
-    """Requests and responses are lost, batches refused; what was not refused is there once."""
+    """Requests and responses are lost, and batches are refused. Every accepted batch is written once."""
     dice = random.Random(seed)
     lane, _ = make(40)
     lane.acknowledged = False

@@ -1,4 +1,4 @@
-"""A batch that its thread waits for: when it may go at once, and alone."""
+"""When a batch that its thread waits for is sent at once by this thread."""
 
 from __future__ import annotations
 

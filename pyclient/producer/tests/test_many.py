@@ -1,4 +1,4 @@
-"""``send_many`` sends what it was given, whatever becomes of the list meanwhile."""
+"""``send_many`` sends the list as it was at the time of the call."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_interceptor_may_change_the_list():
 
 
 def filled(producer, reports, ends):
-    """Sends until it is told to end, and waits for room meanwhile."""
+    """Sends until the producer is closed, and waits for memory meanwhile."""
     try:
         while True:
             reports.append(producer.send("t", bytes(9000), partition=0))
@@ -73,7 +73,7 @@ def test_accepted_records_are_delivered_or_failed_when_the_producer_is_closed(at
 
 
 def test_headers_of_rows_come_back_with_their_rows(broker):  # noqa: F811
-    """Of a column of lists, with keys and without, also where it is a slice."""
+    """The headers are a column of lists, or a slice of one; rows have keys or none."""
     kind = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
     rows = [[("a", b"1"), ("ä", None)], None, [], [("b", b"")]] * 50
     headers = pa.array([None, *rows], kind).slice(1)

@@ -1,4 +1,4 @@
-"""Each batch has one end, which all hear of who have to: memory, lane, transaction, application."""
+"""Each batch ends once, and memory, lane, transaction and application learn of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = {"delivery_timeout_ms": 3000, "request_timeout_ms": 2000}
 
 
 def make_transaction(**settings):
-    """As ``make``, with a transaction that is open."""
+    """Does what ``make`` does, with an open transaction."""
     client, queues, sender = make(transactional_id="x", **settings)
     sender.identities.state = State.READY
     sender.identities.begin()
@@ -27,7 +27,7 @@ def make_transaction(**settings):
 
 
 def test_a_transaction_fails_if_a_batch_in_flight_is_overdue():
-    """Else flush would return, and the transaction be committed without the record."""
+    """Otherwise flush would return, and the transaction would be committed without the record."""
     client, queues, sender = make_transaction(**QUICK)
     report = queues.send("t", b"v", partition=0)
     states = []
@@ -55,7 +55,7 @@ def test_a_batch_fails_once():
 
 
 def test_requests_in_flight_are_answered_before_the_transaction_ends():
-    """Of version 1: a late request could be written behind the marker of the abort."""
+    """In transactions v1, a late request could be written after the abort marker."""
     client, queues, sender = make_transaction(**QUICK)
     reports = [queues.send("t", b"v", partition=0)]
     sender.run()
@@ -151,7 +151,7 @@ def test_a_batch_queued_for_a_retry_is_not_sent_again_after_an_exception():
 
 
 def test_a_gap_ends_with_its_transaction():
-    """What the refused batch leaves is a gap; the next transaction has sequences of its own."""
+    """The refused batch leaves a gap. The next transaction has new sequences."""
     client, queues, sender = make_transaction(batch_size=0)
     for number in range(3):
         queues.send("t", b"v", partition=0)
@@ -206,7 +206,7 @@ def test_an_abort_of_a_batch_queued_for_a_retry_leaves_no_gap(is_version_1):
 
 
 class NextEpoch(SimpleNamespace):
-    """A coordinator that ends whatever it is asked to end."""
+    """A coordinator that ends every transaction."""
 
     def __init__(self, is_version_1):
         super().__init__(id="x", is_version_1=is_version_1)

@@ -1,4 +1,4 @@
-"""The sender against a client that answers as it is told: time is a number here."""
+"""The sender against a scripted client with a manual clock."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_lost_request_is_retried_after_the_backoff_with_its_sequence():
 
 
 def test_no_new_batch_is_sent_until_all_requests_of_a_lost_connection_failed():
-    """It would be appended, and told, before what was sent earlier and is only not answered."""
+    """Otherwise it would be appended, and reported, before earlier batches that were not answered."""
     client, queues, sender = make()
     for value in (b"v", b"early"):
         for partition in (2, 0):
@@ -221,7 +221,9 @@ def test_a_batch_with_acks_0_is_done_when_sent():
 
 
 def spread(client, queues, sender, count):
-    """Sends keyless records while broker 0 answers at once and broker 1 never does; records by broker."""
+    """Sends records without a key while broker 0 answers at once and broker 1 never does. Returns the records by
+    broker.
+    """
     found = [0, 0]
     for _ in range(count):
         found[queues.send("t", bytes(1000)).partition % 2] += 1
@@ -233,7 +235,7 @@ def spread(client, queues, sender, count):
 
 
 def test_a_slow_broker_gets_fewer_records_without_a_key():
-    """KIP-794: what waits for its partitions makes them less likely."""
+    """KIP-794: a partition with a long queue is chosen less often."""
     slow = {}
     for adaptive in (True, False):
         settings = {"batch_size": 5000, "partitioner_adaptive_partitioning_enable": adaptive}
@@ -259,7 +261,7 @@ def test_a_broker_unavailable_for_the_timeout_gets_no_records_without_a_key():
 
 
 def test_a_partition_that_has_a_leader_again_is_chosen_again():
-    """Also if the records that waited for the leader are gone."""
+    """Even if the records that waited for the leader are gone."""
     client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
     client.lead([-1, 1, 0, 1], epoch=2)
     report = queues.send("t", b"v", partition=0)
@@ -299,7 +301,7 @@ def test_partitions_take_turns_if_a_request_has_room_for_one_batch():
 
 
 def test_no_timer_is_set_after_the_end():
-    """What is answered as the connections close would set a timer again."""
+    """A response that arrives while the connections close would set a timer again."""
     client, queues, sender = make()
     reports = [queues.send("t", b"v", partition=number) for number in (0, 1)]
     sender.run()
@@ -316,7 +318,7 @@ def test_no_timer_is_set_after_the_end():
 
 
 def test_one_timer_is_set_for_the_oldest_batch():
-    """A record sent alone costs no look at time-outs, and each is overdue at its own time."""
+    """A record sent alone does not search for timeouts, and each batch expires at its own time."""
     client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
     reports = []
     for number in range(3):
@@ -331,7 +333,7 @@ def test_one_timer_is_set_for_the_oldest_batch():
 
 
 def test_waiting_batches_fail_when_the_transaction_fails():
-    """It waits for its leader as the transaction fails; what comes later is refused too."""
+    """A batch waits for its leader when the transaction fails. Later records are refused too."""
     client, queues, sender = make(transactional_id="x")
     sender.identities.state = State.OPEN
     client.lead([-1, -1, -1, -1], epoch=2)

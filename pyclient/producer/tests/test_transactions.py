@@ -1,4 +1,4 @@
-"""The state of a producer's transaction, with a coordinator that answers as told."""
+"""The state of a producer's transaction, against a scripted coordinator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ from pyclient.topic_partition import TopicPartition
 
 
 class Scripted(Coordinator):
-    """Answers InitProducerId with the next epoch; a commit is never answered. ``committed``: but happens."""
+    """Answers InitProducerId with the next epoch, and never answers a commit. ``committed``: whether the commit
+    happens.
+    """
 
     committed = False
 
@@ -47,7 +49,7 @@ class Scripted(Coordinator):
 
 
 async def make(kind=Transactions, touched=True, **state):
-    """Transactions, one of which is open and, if ``touched``, may be known to the coordinator."""
+    """Returns transactions, one of them open; if ``touched``, the coordinator may know it."""
     settings = SimpleNamespace(transactional_id="t", max_block=60.0, transaction_timeout_ms=5000)
     transactions = kind(SimpleNamespace(loop=asyncio.get_running_loop(), clock=lambda: 0.0), settings)
     transactions.coordinator = Scripted(transactions.client, settings)
@@ -59,12 +61,12 @@ async def make(kind=Transactions, touched=True, **state):
 
 
 async def nothing():
-    """There is nothing to send, or to wait for."""
+    """Returns at once: no batch is to be sent or awaited."""
 
 
 @pytest.mark.parametrize("is_version_1", [True, False])
 def test_abort_after_a_commit_of_unknown_outcome_raises_the_epoch_of_version_1(is_version_1):
-    """Else the delayed EndTxn would commit a part of the next transaction (case 38)."""
+    """Otherwise a delayed EndTxn would commit a part of the next transaction (case 38)."""
 
     async def work():
         transactions = await make(is_version_1=is_version_1)
@@ -127,7 +129,7 @@ def test_abort_of_a_transaction_that_the_coordinator_does_not_know_is_an_error()
 
 
 def test_abort_of_an_empty_transaction_v1_gives_the_producer_a_new_epoch():
-    """AddPartitionsToTxn was lost, or is late: under the old epoch it would open a transaction that nobody ends."""
+    """AddPartitionsToTxn was lost or is late. Under the old epoch it would open a transaction that no producer ends."""
 
     async def work():
         transactions = await make(committed=True, is_version_1=True)
@@ -139,7 +141,7 @@ def test_abort_of_an_empty_transaction_v1_gives_the_producer_a_new_epoch():
 
 
 def test_records_sent_as_soon_as_the_transaction_is_open_are_committed():
-    """Another thread may send before ``begin`` has returned; else nobody asked the coordinator to commit."""
+    """Another thread may send before ``begin`` has returned. Otherwise the coordinator would not be asked to commit."""
 
     class Watched(Transactions):
         def __setattr__(self, name, value):
@@ -162,7 +164,7 @@ def lane_of(topic):
 
 
 def test_no_partition_is_added_after_an_abort():
-    """Else the partition would be part of a transaction of which the producer knows nothing."""
+    """Otherwise the partition would join a transaction that the producer does not know."""
 
     async def work():
         transactions = await make(is_version_1=True)
@@ -210,7 +212,7 @@ def test_a_denied_transactional_id_works_once_it_is_granted():
 
 
 class Denied(Scripted):
-    """Nobody may use the id."""
+    """A coordinator that denies the transactional id."""
 
     async def init(self, known):
         raise TransactionalIdAuthorizationFailed
@@ -261,7 +263,7 @@ def test_errors_of_added_partitions_are_retried_or_raised(codes, error):
 
 
 class OnceRefused:
-    """A client whose coordinator answers EndTxn with one error, and then without; counts the look-ups."""
+    """A client whose coordinator refuses EndTxn once. It counts the lookups of the coordinator."""
 
     rights = Rights(None, PRODUCING)
 

@@ -69,7 +69,7 @@ class Subject:
         return self.api.Request if self.kind == "request" else self.api.Response
 
     def frame(self, correlation_id: int, message: Any) -> bytes:
-        """What we send; of a record the message alone, without its version."""
+        """Returns our frame; for a record, the message without its version."""
         if self.api is None:
             return self.message.encode(self.version, message)[2:]
         if self.kind == "request":
@@ -80,7 +80,7 @@ class Subject:
         return frame
 
     def decoded(self, correlation_id: int, frame: bytes) -> Any:
-        """What we read; the header is checked on the way."""
+        """Decodes our frame, and checks its header."""
         end = len(frame)
         if self.api is None:
             return self.message.decode(self.version.to_bytes(2, "big") + frame)
@@ -117,7 +117,7 @@ def subjects() -> Iterator[Subject]:
 
 
 def feed(count: int, write: Callable[[bytes], Any]) -> int:
-    """Sends ``count`` messages of every subject to the witness; how many these are."""
+    """Sends ``count`` messages of every subject to Kafka's classes. Returns their number."""
     sent = 0
     for subject in subjects():
         source = Source(SEED, subject.body, subject.message, subject.version)
@@ -131,7 +131,7 @@ def feed(count: int, write: Callable[[bytes], Any]) -> int:
 
 
 def witnessed(folder: Path, send: Callable[[Callable[[bytes], Any]], int]) -> list[str]:
-    """The differences that the witness finds in what ``send`` writes to it."""
+    """Returns the differences that Kafka's classes find in the messages that ``send`` writes."""
     with (folder / "differences").open("w+", encoding="utf-8") as found:
         command = [*peers.jvm("512m"), str(WITNESS)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=found) as witness:
@@ -210,6 +210,6 @@ def test_every_error_has_kafkas_code_name_and_retriability(tables: list[list[str
 
 @pytest.mark.nightly
 def test_metadata_is_stale_after_the_same_errors_as_in_kafka(tables: list[list[str]]) -> None:
-    """And after UNKNOWN_LEADER_EPOCH, which Kafka's consumer handles by itself."""
+    """Plus UNKNOWN_LEADER_EPOCH, which Kafka's consumer handles by itself."""
     kafkas = {row[2] for row in tables if row[0] == "error" and row[4] == "true"}
     assert kafkas | {"UNKNOWN_LEADER_EPOCH"} == STALE_METADATA

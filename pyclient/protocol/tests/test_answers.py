@@ -1,4 +1,4 @@
-"""A request whose callback ends a future."""
+"""A request whose callback completes a future."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message may hold is limited where its reader wants that."""
+"""A reader may limit the memory of a decoded message."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_polite_encoder_yields_once_in_a_thousand_elements() -> None:
 
 
 def test_a_message_of_many_tagged_fields_is_refused_before_they_are_read() -> None:
-    """As Kafka 4.4 does, also where there is no budget: 50 million of them fit into a frame."""
+    """Kafka 4.4 does the same, even without a budget: 50 million of them fit into a frame."""
     fits, more = (b"\2n\2v" + count + b"\x7f\0" * 10_000 for count in (b"\x90\x4e", b"\x91\x4e"))
     codec = ApiVersions.request_codec
     assert codec.decode(3, fits, 0, len(fits)).client_software_name == "n"

@@ -1,4 +1,4 @@
-"""Bytes that lie, and messages that a version cannot hold."""
+"""Malformed bytes, and messages that a version cannot encode."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_case_46_declared_bytes_that_did_not_arrive_take_no_memory(
 
 
 def peak(api: apis.Api, version: int, frame: bytes) -> int:
-    """The most memory that is taken while the frame is refused."""
+    """Returns the peak of memory while the frame is refused."""
     tracemalloc.start()
     try:
         with pytest.raises(DecodeError):

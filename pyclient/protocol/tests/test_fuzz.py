@@ -1,4 +1,4 @@
-"""Bytes of chance: the decoder gives a message or DecodeError, never anything else.
+"""Random bytes: the decoder returns a message or raises DecodeError, never anything else.
 
 What it accepts is stable: encoded and decoded again it is the same message. The long form runs for
 ``PYBROKER_TEST_MUTATIONS`` messages (20 million, some minutes). Memory is watched as well: what a
@@ -94,7 +94,7 @@ class Mutations:
         return bytes(changed)
 
     def piece(self) -> bytes:
-        """Bytes that are a length more often than not."""
+        """Returns random bytes, which are often a length."""
         edges = (b"\0", b"\1", b"\x7f", b"\x80", b"\xff", b"\xff" * 4, b"\x7f\xff\xff\xff")
         return self.random.choice((*edges, b"\xff\xff\xff\xff\x0f", self.random.randbytes(3)))
 
@@ -114,7 +114,7 @@ class Mutations:
 
 
 def run(total: int, seed: int = SEED, *, watch_memory: bool = False) -> int:
-    """How many of ``total`` mutated messages are messages still."""
+    """Mutates ``total`` messages. Returns how many of them still decode."""
     accepted = 0
     for codec, version, data in islice(Mutations(seed), total):
         try:
@@ -128,7 +128,7 @@ def run(total: int, seed: int = SEED, *, watch_memory: bool = False) -> int:
 
 @contextmanager
 def bounded_memory(size: int) -> Iterator[None]:
-    """What happens inside takes memory in proportion to ``size`` only."""
+    """Checks that the block takes memory only in proportion to ``size``."""
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     yield

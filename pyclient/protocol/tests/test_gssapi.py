@@ -1,4 +1,4 @@
-"""What a client says in GSSAPI (RFC 4752), by a context that stands in for Kerberos."""
+"""The client's messages in GSSAPI (RFC 4752), with a fake Kerberos context."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Context:
 
 
 def said(context, *answers):
-    """What the client says to a broker that answers so."""
+    """Returns the messages that the client sends to a broker with these answers."""
     exchange, heard, found = gssapi.client(context), list(answers), []
     step = next(exchange)
     try:

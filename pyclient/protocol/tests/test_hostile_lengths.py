@@ -1,4 +1,5 @@
-"""Every length of every message, replaced by one that no honest peer sends: the decoder refuses it and takes no memory.
+"""Replaces every length of every message by one that no honest peer sends. The decoder refuses it without taking
+memory.
 
 The messages are written here field by field from the schemas, with one element in each array and all tagged fields, so
 that each length has a known place. A connection turns the DecodeError into its end and one line of the log.
@@ -30,7 +31,7 @@ NOT_VARINTS = (b"\xff" * 4 + b"\x10", b"\xff" * 5 + b"\x01", b"\x80" * 9 + b"\x0
 
 @dataclass(frozen=True)
 class Length:
-    """A length in a message: ``width`` is its bytes, 0 of a varint."""
+    """A length in a message. ``width``: its number of bytes, 0 for a varint."""
 
     where: str
     value: int
@@ -42,7 +43,7 @@ class Length:
         return number.to_bytes(self.width, "big", signed=True) if self.width else varint(number)
 
     def hostile(self, left: int) -> Iterator[bytes]:
-        """What it is replaced by, where ``left`` bytes follow."""
+        """Yields invalid lengths for a place with ``left`` bytes after it."""
         top = 2 ** (8 * self.width - 1) - 1 if self.width else 2**32 - 1
         bottom = -top - 1 if self.width else 0
         for number in {left + 2, _LARGEST, _LARGEST + 1, _LARGEST + 2, top, bottom, -2, self.least - 1}:
@@ -111,7 +112,7 @@ class Lines:
 
 
 def frames(parts: Parts) -> Iterator[tuple[str, bytes]]:
-    """Yields what is changed, and the message with that one hostile length."""
+    """Yields each changed field, and the message with that one hostile length."""
     data, begin = whole(parts), 0
     for part in parts:
         end = begin + len(whole([part]))
@@ -164,7 +165,7 @@ def test_case_48_every_hostile_length_of_a_request_header_is_refused() -> None:
 
 
 def test_case_48_every_hostile_length_inside_the_bytes_of_a_request_is_refused() -> None:
-    """A member of a group says in bytes which topics it wants, and an Envelope for whom it speaks."""
+    """A group member's subscription and an Envelope's request are bytes that contain a message."""
     with tracing():
         for path in (SCHEMAS / "records").glob("*.api"):
             head = read_head(path)

@@ -1,4 +1,4 @@
-"""Frames of Produce requests that were cast are those that the codec makes of the messages."""
+"""Frames of Produce requests made from a template equal those that the codec encodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client says in each mechanism, with the RFCs' own conversations and with brokers that lie."""
+"""The client's messages in each mechanism, with the examples of the RFCs and with brokers that lie."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def derived(step: Derive, password: str = "pencil") -> bytes:
 
 
 def ended(exchange, answer):
-    """The error of what the broker says, None where the exchange is over and well."""
+    """Returns the error of the exchange; None if it succeeded."""
     try:
         exchange.send(answer)
     except StopIteration:
@@ -30,7 +30,7 @@ def ended(exchange, answer):
 
 
 def proved(challenge=CHALLENGE):
-    """An exchange whose proof has been said, and the proof."""
+    """Returns an exchange that has sent its proof, and the proof."""
     exchange = scrammed(scram.SHA_256, "user", NONCE)
     assert next(exchange) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     return exchange, exchange.send(derived(exchange.send(challenge)))

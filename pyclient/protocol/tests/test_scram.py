@@ -1,4 +1,4 @@
-"""SCRAM against the conversations of its RFCs, and against messages that nobody should believe."""
+"""SCRAM with the examples of its RFCs, and with messages that must be refused."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_an_error_in_the_final_message_of_the_broker_is_raised() -> None:
 
 
 def test_an_error_quotes_nothing_of_the_message() -> None:
-    """It goes to logs, and a slip may have put a password anywhere."""
+    """Errors go to logs, and a mistyped message may contain a password anywhere."""
     for message in (b"n,,n=hunter2=,r=x", b"n,hunter2,n=a,r=x", b"n,,n=a,r=x,hunter2"):
         with pytest.raises(ScramError) as caught:
             scram.read_client_first(message)

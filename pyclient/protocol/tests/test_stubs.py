@@ -1,4 +1,4 @@
-"""The stubs that are in the repository are those of the schemas."""
+"""The stubs in the repository match the schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on threads: its result, and whatever it raises, comes to the loop."""
+"""Functions on other threads: the loop gets their result or exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames through TLS, between two streams of ours: whatever the sizes, and however little the sockets take."""
+"""Frames through TLS between two streams of ours, in all sizes, and with sockets that take few bytes at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LITTLE = 4096
 
 
 class Collector(FrameStream):
-    """Keeps what comes, and gives it back where it is an echo."""
+    """Keeps the received frames. If it is an echo, it sends them back."""
 
     def __init__(self, *arguments, echoes=False):
         super().__init__(*arguments)
@@ -68,7 +68,7 @@ def contexts(**server_settings):
 
 
 async def pair(server, client):
-    """Two streams that have shaken hands: the second is an echo."""
+    """Returns two streams after their handshake. The second is an echo."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     for each in (ours, theirs):

@@ -1,4 +1,4 @@
-"""What one end of TLS may cost the other: bounds of memory, and of bytes that bring no data."""
+"""Limits on what a TLS peer can cost: memory, and bytes that yield no data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LENGTH = struct.pack(">i", MOST)
 
 
 class FakeSsl:
-    """Takes what it gets, and makes data of so many of a thousand bytes."""
+    """Takes all bytes, and makes data of some of each thousand."""
 
     def __init__(self, incoming, outgoing, yields=0):
         self.incoming, self.outgoing = incoming, outgoing
@@ -73,7 +73,7 @@ def sent(sock, data):
 
 
 def visits(end, reader, ours, theirs, count):
-    """Bytes that so many visits have taken, where the peer always has more; what OpenSSL got in each."""
+    """Returns the bytes taken in each of ``count`` visits, while the peer always has more to send."""
     each = []
     for _ in range(count):
         while sent(theirs, bytes(tls.RECORD_BYTES)):

@@ -29,7 +29,7 @@ class Identity(NamedTuple):
 
 
 class World(NamedTuple):
-    """An authority and whom it has certified."""
+    """An authority and the identities that it has certified."""
 
     authority: str
     server: Identity
@@ -38,7 +38,7 @@ class World(NamedTuple):
 
 @cache
 def world() -> World:
-    """The same in all tests of a process: keys cost time."""
+    """Returns the same world for all tests of a process, because keys are slow to create."""
     authority = trustme.CA()
     return World(
         authority.cert_pem.bytes().decode(),
@@ -48,7 +48,7 @@ def world() -> World:
 
 
 def identity(leaf: trustme.LeafCert) -> Identity:
-    """Of a certificate of trustme."""
+    """Returns key and chain of a certificate made by trustme."""
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     return Identity(
@@ -59,19 +59,19 @@ def identity(leaf: trustme.LeafCert) -> Identity:
 
 
 def der(certificate: str) -> bytes:
-    """A certificate's DER."""
+    """Returns the DER form of a certificate."""
     return ssl.PEM_cert_to_DER_cert(certificate)
 
 
 def pkcs12_keys(who: Identity, password: str = PASSWORD) -> bytes:
-    """A PKCS12 key store."""
+    """Returns a PKCS12 key store."""
     key = serialization.load_pem_private_key(who.key.encode(), None)
     first, *rest = [x509.load_pem_x509_certificate(each.encode()) for each in who.chain]
     return pkcs12.serialize_key_and_certificates(b"me", key, first, rest, BestAvailableEncryption(password.encode()))
 
 
 def pkcs12_trust(*certificates: str, password: str = PASSWORD) -> bytes:
-    """A PKCS12 trust store, as Java makes it."""
+    """Returns a PKCS12 trust store in Java's format."""
     parsed = [
         pkcs12.PKCS12Certificate(x509.load_pem_x509_certificate(each.encode()), b"ca%d" % number)
         for number, each in enumerate(certificates)
@@ -86,7 +86,7 @@ def jks_store(
     key_password: str = PASSWORD,
     version: int = 2,
 ) -> bytes:
-    """A JKS store, made by what Java's sources say of it."""
+    """Returns a JKS store, built according to Java's sources."""
     kind = _utf("X.509") if version > 1 else b""
     data = struct.pack(">III", 0xFEEDFEED, version, len(keys) + len(trusted))
     for number, who in enumerate(keys):
@@ -126,7 +126,7 @@ def _blob(data: bytes) -> bytes:
 
 
 def written(folder: Path, name: str, data: bytes | str) -> str:
-    """The name of a file with that content."""
+    """Writes a file with this content. Returns its name."""
     path = folder / name
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return str(path)

@@ -1,4 +1,4 @@
-"""Contexts of TLS: who trusts whom, by which protocols, and what is told where they cannot be made."""
+"""TLS contexts: who trusts whom, the protocols, and the errors about wrong settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyclient.security.tests.making import (
 
 
 def meet(server, client, name="localhost"):
-    """Shakes hands in memory; returns both sides. Raises ssl.SSLError."""
+    """Performs a handshake in memory. Returns both sides. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
         client.wrap_bio(to_client, to_server, server_hostname=name),

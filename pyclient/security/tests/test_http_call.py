@@ -1,4 +1,4 @@
-"""An answer by HTTP that goes on and on has no more time than another."""
+"""An HTTP answer that never ends is cut off by the timeout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ_S = 100.0
 
 @pytest.fixture
 def endless(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a server whose answer has a begin, and then the same again and again."""
+    """Starts a server whose answer never ends. Returns its URL."""
     begin, again = request.param
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""``sasl.jaas.config``: what is read of it, and what is said of what is wrong."""
+"""``sasl.jaas.config``: how it is parsed, and the errors about wrong texts."""
 
 from __future__ import annotations
 

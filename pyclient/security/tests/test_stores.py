@@ -1,4 +1,4 @@
-"""Key stores and trust stores: what is read, and what is refused in which words."""
+"""Key stores and trust stores: what is read, what is refused, and with which error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets, ranges and limits: what is decided without a broker."""
+"""Offsets, ranges and limits: decisions that need no broker."""
 
 from __future__ import annotations
 

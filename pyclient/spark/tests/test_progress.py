@@ -1,4 +1,4 @@
-"""A group that is told of a stream's progress, and does not hold it up."""
+"""A stream commits its progress to a group, and never waits for that."""
 
 from __future__ import annotations
 

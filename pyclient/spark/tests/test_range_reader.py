@@ -27,7 +27,7 @@ Step = Callable[[], int]
 
 
 class Clock:
-    """Stands for ``time``: it goes on when one waits."""
+    """Stands for ``time``. It advances by the time that the caller sleeps."""
 
     now = 0.0
 

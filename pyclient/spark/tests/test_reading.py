@@ -36,7 +36,7 @@ def admin(broker: Broker) -> Iterator[Admin]:  # noqa: F811
 
 @pytest.fixture
 def topic(admin: Admin) -> str:
-    """Of three partitions."""
+    """Creates a topic with three partitions."""
     name = unique("spark")
     admin.create_topics(name, num_partitions=3, replication_factor=1)
     return name
@@ -361,7 +361,7 @@ def test_an_unreachable_broker_fails_the_query_after_the_timeout_of_a_call() -> 
 
 
 def test_a_topic_with_an_error_is_not_gone(options: Options, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a topic that is said not to be there counts as gone; another error is asked about again, then raised."""
+    """Only UNKNOWN_TOPIC_OR_PARTITION means that a topic is gone. Another error is retried, then raised."""
     asked = []
 
     def failing(*_: Any, **__: Any) -> Results[str, Any]:

@@ -1,4 +1,4 @@
-"""What users ask of a source, and what they are told where it is wrong."""
+"""Options of a source, and the errors about wrong ones."""
 
 from __future__ import annotations
 

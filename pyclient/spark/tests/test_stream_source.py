@@ -45,7 +45,7 @@ def _logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(clock: Any = lambda: 0.0, **options: str) -> tuple[StreamSource, Logs]:
-    """As a process that has just been started has it."""
+    """Returns a source as a new process has it."""
     given = {"kafka.bootstrap.servers": "x:1", "subscribe": "t", **options}
     source = StreamSource(source_options(given, Use.STREAM_READ), clock)
     logs = source._offsets
@@ -84,7 +84,7 @@ class Group:
 
 
 class Offset:
-    """Stands for what the group has committed."""
+    """Stands for a committed offset of the group."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset

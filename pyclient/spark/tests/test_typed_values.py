@@ -1,4 +1,4 @@
-"""Values with a format as a struct column, and those that are not what they should be."""
+"""Values with a format become a struct column; invalid values are null or an error."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ IDLE = 0
 
 
 class Patient:
-    """Time goes on when nobody else can."""
+    """A clock that advances only when no thread can run."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -75,7 +75,7 @@ class World:
         self.run.start("time", self._pass)
 
     def start(self, name: str, work: Callable[[], object]) -> None:
-        """Another thread, which begins when the schedule says so."""
+        """Starts a thread, which begins when the schedule says so."""
         self._left += 1
 
         def counted() -> None:
@@ -87,7 +87,7 @@ class World:
         self.run.start(name, counted)
 
     def wait(self, holds: Callable[[], object], end: float = inf) -> None:
-        """The thread goes on when it holds, or at the end."""
+        """The thread continues when the condition holds, or at the end."""
         name = threading.current_thread().name
         awaited = Awaited(lambda: holds() or self.now >= end)
         self.run.step()
@@ -167,7 +167,7 @@ class _Bell:
 
 
 class _Selector(selectors.EpollSelector):
-    """Sockets of one machine: what was sent has arrived."""
+    """A selector for sockets of one machine, where sent bytes arrive at once."""
 
     loop: asyncio.AbstractEventLoop
 

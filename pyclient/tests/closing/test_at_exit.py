@@ -1,4 +1,4 @@
-"""A producer that nobody closes delivers when the program ends, or says what is lost."""
+"""An unclosed producer delivers when the program ends, or reports the lost records."""
 
 from __future__ import annotations
 

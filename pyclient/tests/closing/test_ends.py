@@ -178,7 +178,7 @@ def test_the_asyncio_member_leaves_the_group_although_its_listener_raises(admin,
 
 @BOTH
 def test_the_asyncio_member_leaves_the_group_although_its_close_is_cancelled(admin, member, group, place, protocol):
-    """By a time-out, in a listener that waits: the group is told, and no task is left."""
+    """A timeout cancels it while a listener waits. The member leaves the group, and no task is left."""
 
     async def work():
         settings = {**member, "group_protocol": protocol}
@@ -232,7 +232,7 @@ def test_all_tasks_that_close_an_asyncio_consumer_wait_for_the_same_close(admin,
 
 
 def test_a_nested_close_does_not_shorten_the_timeout_of_the_first(broker, topic):
-    """A signal handler closes in haste what the main thread is closing."""
+    """A signal handler calls close(0) while the main thread closes."""
     producer = Producer(broker.bootstrap, **LINGERING)
     report = producer.send(topic, b"v")
     run = producer._runner.run
@@ -341,7 +341,7 @@ def stable_end(broker, place):
 
 @RAISED
 def test_a_closed_producer_leaves_no_transaction_open(broker, place, group, error):
-    """What is behind it would not be read for transaction.timeout.ms."""
+    """Later records could not be read for transaction.timeout.ms."""
 
     def work():
         with Producer(broker.bootstrap, transactional_id=group, transaction_timeout_ms=600_000) as producer:

@@ -146,7 +146,7 @@ KINDS = {
 
 
 def scenario(kind, schedule, broker, monkeypatch, closers=2):
-    """Runs it. Raises what a call has raised that should not, and Stuck where one does not end."""
+    """Runs a scenario. Raises unexpected errors of its calls, and Stuck if a call does not end."""
     make, settings, calls_of = KINDS[kind]
     with monkeypatch.context() as patch:
         world = World(schedule, patch)

@@ -1,4 +1,4 @@
-"""Clients that are made without a broker, and clients that nobody closes."""
+"""Clients created without a broker, and clients that are never closed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stderr_of(text: str, *options: str) -> str:
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """A server that takes connections and never says a word."""
+    """Starts a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""A random history of a group's members against a model: what was given, what was done, what may be committed.
+"""A random history of a group's members, compared with a model of what may be read and committed.
 
 A member is done with what it was given when it asks for more, commits, or is closed in order. At any moment
 
@@ -57,7 +57,7 @@ class Model:
 
 
 class Member:
-    """A consumer, and what it has in hand. It is its own listener."""
+    """A consumer with its unprocessed records. It is its own listener."""
 
     def __init__(self, history: History, name: str) -> None:
         self.history, self.name, self.model = history, name, history.model
@@ -103,7 +103,7 @@ class Member:
     # -- what it does ------------------------------------------------------------------------------------
 
     def is_done(self) -> None:
-        """With what it has in hand."""
+        """Whether all returned records are processed."""
         for place, offset in self.hand:
             self.model.done[place].add(offset)
         self.hand.clear()
@@ -143,7 +143,7 @@ class Member:
         await self.consumer.end_offsets(list(self.model.ends), timeout=COMMIT_S)
 
     async def seek(self) -> None:
-        """Anywhere; what is passed over need not come any more."""
+        """Seeks to a random offset. The skipped records need not be returned."""
         for place in sorted(self.consumer.assignment()):
             target = self.history.random.randint(0, self.model.ends[place])
             position = self.consumer.positions().get(place)
@@ -166,7 +166,7 @@ class Member:
         await self.consumer.close(timeout=COMMIT_S)
 
     async def fall(self) -> None:
-        """It is closed by an exception: what it has in hand is not done."""
+        """Ends the member by an exception, so its returned records are not processed."""
         await self.consumer.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
 
     async def _tried(self, work: Coroutine[Any, Any, object]) -> None:
@@ -296,7 +296,7 @@ class History:
             assert not undone, f"{row.offset} of {place} is committed, {sorted(undone)} are not done"
 
     async def _finish(self) -> None:
-        """All leave; one reads what is left."""
+        """All members leave. A last one reads the remaining records."""
         with self.calm():
             while self.members:
                 await self.members.pop().close()

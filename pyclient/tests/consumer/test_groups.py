@@ -1,4 +1,4 @@
-"""Groups of both protocols: sharing, taking over, what was committed, patterns, listeners."""
+"""Groups of both protocols: sharing, failover, committed offsets, patterns, listeners."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def join(broker, group):
 
 
 def settled(members, count):
-    """Polls all until they share ``count`` partitions; what they read on the way."""
+    """Polls all members until they share ``count`` partitions. Returns the records that they read meanwhile."""
     found = []
 
     def shared() -> bool:

@@ -16,7 +16,7 @@ COUNT = 2_000
 
 @contextlib.asynccontextmanager
 async def turns():
-    """How often the loop has turned, as it goes on."""
+    """Counts the iterations of the event loop."""
     found = [0]
 
     async def count():
@@ -32,7 +32,7 @@ async def turns():
 
 
 class Clock:
-    """Stands for ``time`` in the consumer: it goes on while the application works."""
+    """Stands for ``time`` in the consumer. It advances while the application works."""
 
     now = 0.0
 

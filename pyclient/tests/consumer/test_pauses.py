@@ -1,4 +1,4 @@
-"""Paused partitions: what they hold is theirs, and in nobody's way."""
+"""Paused partitions keep their buffered records and do not block other partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIZE = 50_000
 
 
 def test_a_partition_is_read_however_many_others_are_paused(broker, new_topic):
-    """A pool of workers: each partition is paused while somebody works on what it gave."""
+    """A pool of workers pauses each partition while a worker processes its records."""
     topic = new_topic(PARTITIONS)
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     with Producer(broker.bootstrap) as producer:

@@ -26,7 +26,7 @@ def values_of(records) -> list[bytes]:
 
 
 def is_placed(consumer: Consumer, *partitions: TopicPartition) -> bool:
-    """Whether the consumer knows where to begin in these: what is written now, it reads."""
+    """Whether the consumer has positions in these partitions, so that it reads records written from now on."""
     consumer.poll(timeout=0.05)
     return consumer.positions().keys() >= set(partitions)
 

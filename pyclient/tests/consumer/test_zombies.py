@@ -171,7 +171,8 @@ else:
 def test_records_of_a_halted_process_are_processed_once(
     broker, admin, join, work, topic, target, group, protocol, waits
 ):
-    """Halted for longer than its session; then it goes on at once, or when it has heard of it."""
+    """It is halted for longer than its session timeout. Then it continues at once, or after it learned of its eviction.
+    """
     if protocol == "consumer":
         resource = ConfigResource(ResourceType.GROUP, group)
         admin.incremental_alter_configs({resource: [AlterConfigOp("consumer.session.timeout.ms", "2000")]})

@@ -42,7 +42,7 @@ async def at_each_step(
 
 
 def run(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Runs the work on a new loop; no task of it is left then, and nothing is told that nobody has looked at."""
+    """Runs the coroutine on a new loop. Checks that it leaves no task and no unhandled exception."""
     told: list[object] = []
     gc.collect()  # what other tests have left warns before
 

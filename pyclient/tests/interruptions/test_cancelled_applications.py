@@ -28,13 +28,13 @@ def source(broker, topic):
 
 @pytest.fixture
 def member(broker, protocol):
-    """Settings of a member that nobody else has to wait for."""
+    """Settings of a member that leaves at once, so that no other member waits for it."""
     settings = {"group_protocol": protocol, "auto_offset_reset": "earliest", "max_poll_records": BATCH}
     return {"bootstrap_servers": broker.bootstrap, **settings, **QUICK}
 
 
 class Committing:
-    """A listener that commits what was done of the partition that goes."""
+    """A listener that commits the processed records of a revoked partition."""
 
     consumer: aio.Consumer
 

@@ -1,4 +1,4 @@
-"""Every public coroutine of ``pyclient.aio``, cancelled at each of its steps: the client goes on, and nothing is left.
+"""Cancels every public coroutine of ``pyclient.aio`` at each of its steps. The client still works, and no task is left.
 
 The coroutines are taken from the classes, their arguments from the names of their parameters. So a new one is covered,
 or the test says which parameter it does not know.
@@ -118,7 +118,7 @@ def arguments(topic, group):
 
 @pytest.mark.parametrize("name", coroutines(aio.Admin))
 def test_an_admin_call_can_be_cancelled_at_any_step(broker, topic, arguments, name):
-    """Also while it connects: each time it is a new client."""
+    """Also while it connects, because each round has a new client."""
     used = []
 
     async def call():
@@ -150,7 +150,7 @@ def numbers():
 
 @pytest.mark.parametrize("name", sorted({*coroutines(aio.Producer)} - TRANSACTIONS))
 def test_a_send_can_be_cancelled_at_any_step(broker, topic, arguments, numbers, name):
-    """What was accepted is delivered once, in order; what was cancelled is there whole or not at all."""
+    """Accepted records are delivered once, in order. Cancelled ones are delivered whole or not at all."""
     used, accepted = [], []
 
     async def send(producer):
@@ -263,7 +263,7 @@ CHANGES = ["subscribe", "unsubscribe", "assign", "assign_range"]
 @pytest.mark.parametrize("how", ["new", "reading"])
 @pytest.mark.parametrize("name", sorted({*coroutines(aio.Consumer), *READS}))
 def test_a_consumer_call_can_be_cancelled_at_any_step(broker, filled, group, arguments, name, how):
-    """It gives each record once, in order, whatever was cancelled before, and commits none that it has not given."""
+    """The consumer returns each record once, in order, and commits no record that it has not returned."""
     place = TopicPartition(filled, 0)
     used, seen = [], []
     is_new = how == "new" or name == "close"

@@ -140,7 +140,7 @@ async def write():
 
 
 def told(process: subprocess.Popen[bytes]) -> str:
-    """The next line."""
+    """Returns the next line of the program's output."""
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it hangs"
     return process.stdout.readline().decode().strip()
@@ -159,7 +159,7 @@ def interrupted(process: subprocess.Popen[bytes], names: list[str]) -> dict[str,
 
 
 def give_time() -> None:
-    """Lets the program get from its line to its wait; where it is late the signal meets it before."""
+    """Gives the program time to get from its line to its wait. If it is late, the signal arrives before the wait."""
     select.select([], [], [], 0.1)
 
 

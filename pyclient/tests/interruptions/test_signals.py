@@ -54,7 +54,7 @@ def is_woken(consumer):
 
 
 def test_wakeup_works_at_any_instruction_of_a_poll(broker, topic):
-    """With a lock that a poll holds for a moment the handler would wait for the thread that it interrupts."""
+    """With a lock that a poll holds, the handler would wait for the thread that it interrupts."""
     consumer = Consumer(broker.bootstrap)
     try:
         consumer.assign([TopicPartition(topic, 0)])
@@ -84,7 +84,7 @@ def test_wakeup_works_at_any_instruction_of_a_poll(broker, topic):
 
 
 class Interrupt(BaseException):
-    """As KeyboardInterrupt, which pytest takes for its own."""
+    """Stands for KeyboardInterrupt, which would stop pytest."""
 
 
 def raised_at(step, work):
@@ -112,7 +112,9 @@ def raised_at(step, work):
 
 @pytest.mark.parametrize("read", ["poll", "get", "iterate", "poll_arrow"])
 def test_an_interrupted_poll_skips_no_record(broker, topic, read):
-    """The application catches Ctrl-C and goes on: what it was not given comes again, and is not committed."""
+    """The application catches Ctrl-C and polls again. Records that it did not get are returned then, and not committed
+    before.
+    """
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"%d" % number for number in range(1000)]).result(PATIENCE_S)
     place = TopicPartition(topic, 0)
@@ -162,7 +164,7 @@ def alarm():
 @pytest.mark.nightly
 @pytest.mark.parametrize("where", ["thread", "signal"])
 def test_wakeup_of_an_asyncio_consumer_wakes_the_event_loop(broker, topic, alarm, where):
-    """Not only what waits on it: nothing else happens on this loop for a minute."""
+    """The loop itself must wake, because it has no other event for a minute."""
 
     async def work():
         settings = {"fetch_max_wait_ms": 120_000, "request_timeout_ms": 300_000, "metadata_max_age_ms": 600_000}

@@ -40,7 +40,7 @@ print((kib("VmHWM") - before) * 1024)
 @pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_many_writing_threads_use_little_more_memory_than_buffer_memory(broker, new_topic):
-    """Of 8 MiB. It was 180 MiB once, and growing: blocks that were cut left holes of all sizes."""
+    """The buffer has 8 MiB. Without reuse of blocks, fragmentation took 180 MiB and grew."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(records=75_000), broker.bootstrap, new_topic(4)],
         stdout=subprocess.PIPE,

@@ -161,7 +161,7 @@ def test_a_send_cancelled_while_it_waits_for_memory_sends_nothing(broker, topic)
 
 
 def test_tasks_send_in_the_order_in_which_they_were_created(broker, topic):
-    """The loop runs once after each 256 KiB: those that come behind the record that waits wait too."""
+    """The loop runs once after each 256 KiB. Records after one that waits must wait too."""
     count = 2000
 
     async def work(producer):

@@ -1,4 +1,4 @@
-"""Transactions of both versions: visibility, offsets, fencing, what a failure leaves."""
+"""Transactions of both versions: visibility, offsets, fencing, and the state after a failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMITTED = {"isolation_level": "read_committed"}
 
 @pytest.fixture(scope="module", params=["v2", "v1"])
 def bootstrap(request, broker):
-    """Of a broker whose transactions have this version: the shared one is left at version 2."""
+    """Returns the address of a broker with this version of transactions. The shared broker keeps version 2."""
     if request.param == "v2":
         yield broker.bootstrap
         return
@@ -215,7 +215,7 @@ def test_the_next_producer_aborts_the_open_transaction_of_a_dead_one(bootstrap, 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_another_process_ends_the_transaction(bootstrap, producer, transactional_id, topic, commit):
-    """What an exactly-once sink does: the driver commits what a task has written."""
+    """As in an exactly-once sink: the driver commits the transaction of a task."""
     producer.begin_transaction()
     producer.send(topic, value=b"v").result(PATIENCE_S)
     producer_id, epoch = producer.producer_id
@@ -283,7 +283,7 @@ def test_committed_waits_for_offsets_of_a_pending_transaction(bootstrap, produce
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_another_producer_ends_a_prepared_transaction(bootstrap, transactional_id, topic, commit):
-    """And again, as after an answer that was lost; the producer that prepared it can do nothing more."""
+    """The end is repeated, as after a lost response. The producer that prepared it can do nothing more."""
     with Producer(bootstrap, transactional_id=transactional_id) as producer:
         producer.begin_transaction()
         producer.send(topic, value=b"prepared")

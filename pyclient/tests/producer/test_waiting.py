@@ -1,4 +1,4 @@
-"""Waits of the producer that could have no end, and commits of which nobody knows how they ended."""
+"""Waits of the producer that could deadlock, and commits without a response."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_report_from_before_a_fork_raises_in_the_child(broker, topic):
 
 
 class Shout:
-    """An interceptor that changes values and counts what was acknowledged."""
+    """An interceptor that changes values and counts acknowledged records."""
 
     acknowledged = 0
 
@@ -85,7 +85,7 @@ def test_send_many_uses_interceptors_and_a_custom_partitioner(broker, new_topic)
 
 
 def commit_in_vain(producer: Producer, pid: int, topic: str) -> None:
-    """A transaction whose commit nobody answers: the broker is stopped when the block ends."""
+    """Commits a transaction of a stopped broker, which never answers."""
     with producer.transaction():
         producer.send(topic, value=b"perhaps").result(PATIENCE_S)
         os.kill(pid, signal.SIGSTOP)

@@ -70,7 +70,7 @@ def allow(admin: Admin, *rights: tuple[AclOperation, AclResourceType, str], user
 
 
 def granted(work: Any) -> Any:
-    """What it returns, as soon as it is not refused any more."""
+    """Returns the result of a call as soon as it is authorized."""
 
     def attempt() -> Any:
         try:

@@ -37,7 +37,7 @@ def test_a_working_address_is_tried_first_and_new_ones_before_failed_ones():
 
 
 def test_a_client_connects_although_the_first_address_is_dead(monkeypatch):
-    """The first swallows what it gets: the whole time of an attempt goes there, and the next begins behind it."""
+    """The first address never answers and uses up the first attempt. The next attempt begins with the second."""
 
     async def work():
         async with ScriptedBroker() as broker:

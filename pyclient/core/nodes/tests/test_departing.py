@@ -1,4 +1,4 @@
-"""Produce with acks=0 has no response: it is done when its bytes have left, and not before."""
+"""Produce with acks=0 has no response: the request completes when its bytes are sent, and not before."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ IDLE_S = 40.0
 
 
 class Loop:
-    """Time that goes by when a test says so, and what is planned."""
+    """An event loop with a manual clock, and its planned calls."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -33,13 +33,13 @@ class Loop:
         self.planned.clear()
 
     def next(self) -> None:
-        """The next planned work, at its time."""
+        """Returns the next planned call, and advances the clock to its time."""
         self.now, work = self.planned.pop(0)
         work()
 
 
 class Node:
-    """A connection, or one that is in use or not there (None)."""
+    """A node whose connection is idle, in use, or missing (None)."""
 
     def __init__(self, used_at: float | None) -> None:
         self.used_at = used_at

@@ -1,4 +1,4 @@
-"""What is seen of the SDK's log where the application has not configured logging, and where it has."""
+"""The SDK's log lines with and without a logging configuration of the application."""
 
 from __future__ import annotations
 

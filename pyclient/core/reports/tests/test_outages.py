@@ -1,4 +1,4 @@
-"""A server that cannot be reached is told once, in words, also without a configuration of logging."""
+"""An unreachable server is logged once, in clear words, even without a logging configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_S, HOUR_S = 30.0, 3600.0
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Makes outages of connections that begin from now on short: before, one that takes its time is none."""
+    """Returns a function that makes later connection failures count as an outage at once."""
     monkeypatch.setattr(node, "FIRST_S", LONG_S)
     return lambda: monkeypatch.setattr(node, "FIRST_S", AT_ONCE)
 
@@ -32,7 +32,7 @@ def told(caplog) -> list[str]:
 
 
 async def fails_until(client, number: int, caplog, count: int) -> None:
-    """Asks that broker in vain until so many lines are told, and some more."""
+    """Sends requests in vain until ``count`` lines are logged, and a few more."""
     more = 5
     while len(told(caplog)) < count or (more := more - 1):
         with pytest.raises(ConnectionFailed):
@@ -40,7 +40,7 @@ async def fails_until(client, number: int, caplog, count: int) -> None:
 
 
 def dead(number: int) -> ScriptedBroker:
-    """A broker whose port nobody listens to."""
+    """Returns a broker on whose port nothing listens."""
     broker = ScriptedBroker(number)
     broker.port = 1
     return broker
@@ -120,7 +120,7 @@ async def test_an_outage_is_forgotten_when_its_broker_moves(caplog, impatient):
 
 
 async def fails_until_refused(client) -> None:
-    """Asks the second bootstrap server in vain, for a while by its clock."""
+    """Sends requests in vain to the second bootstrap server while its clock advances."""
     server = client.nodes.by_id[-2]
     for later in range(5):
         server._clock = lambda later=later: client.clock() + later * LONG_S

@@ -1,4 +1,4 @@
-"""Log lines that come once per record, at worst."""
+"""Log lines that could otherwise repeat for every record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a right that is missing: who needs it, on what, and the command that grants it."""
+"""Errors about a missing right: the user, the resource, and the command that grants it."""
 
 from __future__ import annotations
 

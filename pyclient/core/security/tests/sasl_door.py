@@ -14,8 +14,8 @@ REFUSED = "Authentication failed during authentication due to invalid credential
 
 
 class Door:
-    """``lifetime_ms`` is granted to each connection; ``tokens`` are accepted by OAUTHBEARER. ``said``: what clients
-    said, ``entered``: how often one was let in.
+    """Authenticates clients. ``lifetime_ms``: session lifetime; ``tokens``: valid OAUTHBEARER tokens; ``said``:
+    received messages; ``entered``: number of successful logins.
     """
 
     def __init__(self, broker: ScriptedBroker, *mechanisms: str) -> None:

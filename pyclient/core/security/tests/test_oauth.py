@@ -1,4 +1,4 @@
-"""Where tokens come from, when they are fetched, and that they are told to nobody but brokers."""
+"""The sources of tokens, when tokens are fetched, and that only brokers see them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def later():
 
 
 class Provider:
-    """As kafka-python and aiokafka have it."""
+    """A token provider with the interface of kafka-python and aiokafka."""
 
     def token(self):
         return "t1"
@@ -214,7 +214,7 @@ async def test_javas_development_settings_create_an_unsigned_token():
 
 @contextmanager
 def serving(status=200, body=b"", seen=None):
-    """The URL of an endpoint that always answers so."""
+    """Starts an endpoint that always returns this answer. Returns its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):

@@ -1,4 +1,4 @@
-"""The client core by TLS, against a broker that does what the test says."""
+"""The client core with TLS, against a scripted broker."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LARGE = 5 << 20
 
 
 def listener(**settings):
-    """A server's context."""
+    """Returns the TLS context of a server."""
     made = world()
     keys = {"ssl.keystore.key": made.server.key, "ssl.keystore.certificate.chain": "\n".join(made.server.chain)}
     return server_context(keys | with_dots(settings))
 
 
 def trusting(**settings):
-    """A client's settings."""
+    """Returns the TLS settings of a client."""
     return {"security_protocol": "SSL", "ssl_truststore_certificates": world().authority, **settings}
 
 

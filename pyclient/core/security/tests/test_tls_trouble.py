@@ -1,4 +1,5 @@
-"""What a client says when TLS fails: phase, peer, what came, what to set. Each case is a real connection."""
+"""The error when TLS fails: phase, peer, received bytes, and the setting to change. Each case uses a real connection.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def issued(*hosts, **when):
 
 @contextlib.contextmanager
 def blunt(context):
-    """The address of a server that shakes hands, or says by an alert why not: asyncio's says nothing."""
+    """Starts a server that answers a failed handshake with an alert, which asyncio's server does not. Returns its
+    address.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=(server, context), daemon=True)
         thread.start()
@@ -55,7 +58,7 @@ def serve(server, context):
 
 
 async def failure(context, settings):
-    """What ``start`` raises, and the server's address."""
+    """Returns the error that ``start`` raises, and the server's address."""
     with blunt(context) as address:
         async with client_of(address, **settings) as client:
             with pytest.raises(ConnectionFailed) as caught:
@@ -64,7 +67,7 @@ async def failure(context, settings):
 
 
 async def first_trouble(address, settings):
-    """Of what may be over soon, so that ``start`` goes on."""
+    """Returns the first retriable error, after which ``start`` tries again."""
     async with client_of(address, **settings) as client:
         starting = asyncio.ensure_future(client.start(PATIENCE_S))
         while client.nodes.bootstrap[0].trouble is None:

@@ -1,4 +1,4 @@
-"""The bell that wakes a thread, and may be rung where a lock must not be waited for."""
+"""The bell wakes a thread. It may be rung in a signal handler, where waiting for a lock is forbidden."""
 
 from __future__ import annotations
 

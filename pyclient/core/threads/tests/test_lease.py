@@ -1,4 +1,4 @@
-"""The loop's place, lent: who may do its work, and what ends it."""
+"""The lease of an event loop: which thread may run it, and when the lease ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def runner(monkeypatch):
-    """One whose leases end when they are recalled, and by no time."""
+    """Returns a runner whose leases end only when they are recalled, not by time."""
     monkeypatch.setattr(module, "LONGEST", PATIENCE_S)
     monkeypatch.setattr(module, "UNUSED", PATIENCE_S)
     made = Runner()
@@ -29,7 +29,7 @@ async def here() -> int:
 
 
 def lent(runner: Runner) -> bool:
-    """Offers the loop's place to this thread and waits until it has it, or the loop has gone on."""
+    """Offers the lease to this thread and waits until the thread has it, or the loop has resumed."""
     taken = threading.Event()
 
     def offer() -> None:

@@ -172,7 +172,7 @@ def test_a_wait_times_out_even_if_the_loop_is_blocked(runner, monkeypatch):
 
 
 def test_a_call_cancelled_before_the_stop_may_complete():
-    """An interrupted close says goodbye."""
+    """An interrupted close can still leave the group."""
     runner = Runner()
     done = threading.Event()
     entered = threading.Event()

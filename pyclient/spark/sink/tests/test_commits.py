@@ -53,7 +53,7 @@ class Query:
             return producer.prepare_transaction()
 
     def seen(self):
-        """What readers of committed records see, once nothing is open."""
+        """Returns the values that readers of committed records see once no transaction is open."""
         place = TopicPartition(self.topic, 0)
         with Consumer(self.bootstrap) as every, Consumer(self.bootstrap, isolation_level="read_committed") as stable:
             until(lambda: every.end_offsets([place]) == stable.end_offsets([place]), "the end of all transactions")
@@ -133,7 +133,7 @@ def test_a_fenced_driver_cannot_commit_or_abort(query):
 
 
 def test_a_late_decision_of_a_fenced_run_is_not_committed(query, monkeypatch):
-    """It was on its way when the other run claimed."""
+    """The decision was in flight when the other run claimed."""
     with query.run("old") as old, query.run("new") as new:
         old_term = old.join().term
         late = query.write("old", b"late")
@@ -177,7 +177,7 @@ def test_a_transaction_opened_while_its_batch_is_aborted_is_aborted_too(query, m
 
 
 def kept(run, query):
-    """The runs of the query of which the ledger keeps a record, once it is compacted."""
+    """Returns the runs of the query whose record remains after compaction of the ledger."""
     last = {(name, of): record for name, of, record in run._ledger._records(*run._ledger._bounds())}
     return {of for (name, of), record in last.items() if name == query.name and record is not None}
 

@@ -130,7 +130,7 @@ def test_compaction_keeps_the_valid_decision_despite_a_late_one(late):
 
 
 def test_a_compacted_ledger_yields_the_same_state():
-    """Of each run the last record is left; a deposed run may have written after the claim that is gone."""
+    """Compaction keeps the last record of each run. A fenced run may have written after the claim, which is gone."""
     last = decided("s", 2, 4, B)
     whole = after(
         claimed("r"), decided("r", 1, 3, A), claimed("s", 2), decided("r", 1, 4, C), claimed("t", 2), last
@@ -212,7 +212,7 @@ class Run:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_every_batch_is_decided_once_in_any_order_of_events(seed):
-    """Runs that come, are thought dead and go on: what each one has ended is what the ledger says in the end."""
+    """Runs start, are thought dead and continue. The ledger must agree with what each run has committed."""
     lots = random.Random(seed)
     log, ended, runs = [], [], [Run("run 0")]
     for _ in range(120):

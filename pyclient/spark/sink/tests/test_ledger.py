@@ -24,7 +24,7 @@ def ledger(broker, admin, topic):  # noqa: F811
 
 
 def test_records_deleted_during_the_read_are_an_error_not_an_empty_ledger(broker, admin, monkeypatch):  # noqa: F811
-    """A topic that somebody has made with another policy, or a leader that was not in sync."""
+    """The cause is a topic with another cleanup policy, or a leader that was not in sync."""
     topic = unique("ledger")
     with ledger(broker, admin, topic) as one:
         one.append(Record("q", "r", 1))

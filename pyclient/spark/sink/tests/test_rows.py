@@ -1,4 +1,4 @@
-"""The sink's columns: what is refused by name, and that each row goes where its columns say, in order."""
+"""The sink's columns: errors name the column, and each row goes where its columns say, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def schema(**fields):
 
 
 class Sent:
-    """A producer that notes what it is given."""
+    """A producer that records its calls."""
 
     def __init__(self):
         self.calls = []

@@ -15,7 +15,7 @@ A = PreparedTransaction("a", 1, 0)
 
 
 class Refusing:
-    """An admin client of which each request meets this error."""
+    """An admin client whose every request fails with this error."""
 
     def __init__(self, error):
         self.error = error
@@ -53,7 +53,7 @@ def test_no_transaction_is_old_if_the_broker_cannot_filter_by_duration():
 
 
 class Moving(Refusing):
-    """Its coordinator moves while all brokers are asked for a list: it is in none."""
+    """A coordinator that moves while all brokers are asked for their transactions: no broker lists it."""
 
     def list_transactions(self, *, states, longer_than_ms=-1):
         return []
