@@ -116,6 +116,9 @@ class Login(NamedTuple):
         found |= {"sasl.mechanism": self.mechanism}
         if self.ca:
             found["ssl.truststore.location"] = self.ca
+        if self.keytab:
+            found |= {"sasl.kerberos.keytab": str(self.keytab), "sasl.kerberos.principal": self.user, **SERVICE}
+            return {f"kafka.{key}": text for key, text in found.items()}
         named = {"sasl.username": self.user, "sasl.password": self.password}
         if self.is_token:
             named = {"sasl.jaas.config": self.java()["sasl.jaas.config"]}

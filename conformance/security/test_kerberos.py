@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -119,6 +122,25 @@ def test_pyclient_logs_in_with_a_keytab_or_the_kinit_cache(
     cached: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
     with Consumer(alice.bootstrap, topics=["kerberos-ours"], auto_offset_reset="earliest", **cached) as consumer:
         assert next(iter(consumer)).value == b"one"
+
+
+@pytest.mark.timeout(900)
+def test_spark_reads_and_writes_with_a_keytab_and_says_what_is_wrong_with_another(
+    broker: Broker, kdc: Kdc, tmp_path: Path
+) -> None:
+    alice, topic = login(broker, kdc), "kerberos-spark"
+    broker.make_topic(topic)
+    logins = {
+        "ours": alice.spark(),
+        "of Java": {f"kafka.{key}": text for key, text in alice.java().items()},
+        "of mallory": {**alice.spark(), "kafka.sasl.kerberos.principal": "mallory"},
+    }
+    command = [sys.executable, "-m", "conformance.security.spark_with_tickets", str(tmp_path), topic]
+    done = subprocess.run([*command, json.dumps(logins)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["ours"], found["of Java"]) == (["ours"], ["of Java", "ours"])
+    assert "has no key of mallory" in found["of mallory"]
 
 
 def cluster_of(kdc: Kdc, folder: Path, brokers: int, **more: Any) -> Cluster:
