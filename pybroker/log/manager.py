@@ -104,7 +104,7 @@ class LogManager:
         log_dir = LogDir(self._storage, self.cache, path)
         log_dir.on_failure = self._on_failure
         log_dir.on_roll = self._on_roll
-        log_dir.between_dirs = partial(self._moves.told_in, log_dir)
+        log_dir.between_dirs = partial(self._moves.checkpoint_entries, log_dir)
         log_dir.discard = lambda paths: _submit(self._pools.removals, partial(log_dir.unlink, paths))
         return log_dir
 

@@ -295,7 +295,7 @@ def segments_tell_a_start_before_their_folder_is_synced() -> list[Patch]:
 
 
 def _old_dir_forgets() -> list[Patch]:
-    switch, told_in = Move._switch, Move.told_in
+    switch, entries = Move._switch, Move.checkpoint_entries
 
     def forgetting(self: Move) -> bool:
         old = self.log.log_dir
@@ -305,10 +305,10 @@ def _old_dir_forgets() -> list[Patch]:
             old.stale.add(self.log.topic_partition)
         return has_switched
 
-    def told_in_target(self: Move, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
-        return told_in(self, log_dir) if log_dir is self.target else []
+    def entries_in_target(self: Move, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
+        return entries(self, log_dir) if log_dir is self.target else []
 
-    return [(Move, "_switch", forgetting), (Move, "told_in", told_in_target)]
+    return [(Move, "_switch", forgetting), (Move, "checkpoint_entries", entries_in_target)]
 
 
 @defect(f"{STARTS}::test_records_deleted_before_a_move_settles_stay_deleted_after_a_kill")

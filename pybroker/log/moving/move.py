@@ -1,21 +1,30 @@
 """Moves a log to another log dir while it is in use (AlterReplicaLogDirs, KIP-113), in three steps.
 
 1. ``copy``, on a pool thread, copies into ``<topic>-<partition>.<id>-future`` in the target dir, and syncs the copy.
-   Appends continue meanwhile. From then on the target's checkpoint files have the log, so that a crash brings no
-   deleted records back. The caller repeats ``copy`` until ``switch`` succeeds.
+   Appends continue meanwhile. The caller repeats ``copy`` until ``switch`` succeeds.
 2. ``switch``, on the loop's thread, copies the little that is still missing and gives the copy the log's name. The log
-   continues there. ``switch`` syncs nothing: if a power cut takes unsynced records from the copy, the old folder still
-   has them. A flush of the log before step 3 syncs the copy first (``Durability.doubted``). Until then the target's
-   checkpoint file has the recovery point of the copy. The old dir's checkpoint files have the log until the old folder
-   is renamed, because a start may use that folder.
+   continues there. ``switch`` syncs nothing.
 3. ``settle``, on a pool thread, syncs what ``switch`` has done. Only then it renames the old folder and deletes it.
 
-After a crash before 2, a start uses the old log and removes the copy. After a crash between 2 and the end of 3, both
-folders have the name. ``rivals`` chooses the one with more records, which has all that were reported as durable. If the
-old folder cannot be renamed because its disk has failed, it loses in the same way when the disk is back.
+What a crash leaves, and what the next start uses:
 
-A truncation makes the copy start again, on the pool. ``switch`` refuses while there is more to copy than the loop has
-time for.
+| crash | folders | the start uses |
+|---|---|---|
+| before 2 | the log, and the ``-future`` copy | the log; it removes the copy |
+| between 2 and the end of 3 | both have the name | the one with more records (``rivals``) |
+| after 3 | the log in the target dir | that |
+
+Invariants:
+
+- Until step 3 has synced the copy, the old folder stays. It has the unsynced records that a power cut takes from the
+  copy. A flush of the log before step 3 syncs the copy first (``Durability.doubted``).
+- The folder with more records has all that were reported as durable. If the old folder cannot be renamed because its
+  disk has failed, it loses in the same way when the disk is back.
+- Each dir whose folder a start may use has the log in its checkpoint files, so that a crash brings no deleted records
+  back. The target has it from step 1 on, until step 3 with the recovery point of the copy. The old dir has it until the
+  old folder is renamed.
+- A truncation makes the copy start again, on the pool. ``switch`` refuses while there is more to copy than the loop has
+  time for.
 """
 
 from __future__ import annotations
@@ -61,9 +70,9 @@ class Move:
         self._on_end = on_end
         self._removals = removals
         self._copy = LogCopy(log, target.storage, folder, lambda: self.cancelled)
-        self._start_told = -1
+        self._checkpointed_start = -1
         """The log start offset in the target's checkpoint files."""
-        self._told_end: int | None = None
+        self._checkpointed_end: int | None = None
         """Up to where the copy is synced, while the target's checkpoint files must have that; else None."""
         self._old: Old | None = None
         """Where the log was before the switch, until that folder is renamed; else None."""
@@ -80,11 +89,11 @@ class Move:
         """How many bytes are still to be copied."""
         return max(0, self.log.size - self.copied_bytes)
 
-    def told_in(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
+    def checkpoint_entries(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
         """Returns the entries that the dir's checkpoint files need because of this move (``LogDir.between_dirs``)."""
-        old, told_end = self._old, self._told_end
+        old, end = self._old, self._checkpointed_end
         if log_dir is self.target:
-            return [] if told_end is None else [(self.log, told_end)]
+            return [] if end is None else [(self.log, end)]
         return [(self.log, old.recovery_point)] if old is not None and log_dir is old.log_dir else []
 
     def copy(self) -> None:
@@ -94,7 +103,7 @@ class Move:
             if not self.cancelled:
                 self.log.log_dir.check_online()
                 self._copy.update()
-                self._tell_target()
+                self._checkpoint_copy()
         except Cancelled:
             return
         except OSError as error:
@@ -104,11 +113,12 @@ class Move:
             if self.cancelled:
                 self._removals.remove(self.folder)
 
-    def _tell_target(self) -> None:
+    def _checkpoint_copy(self) -> None:
+        """Writes the copy into the target's checkpoint files."""
         start = self.log.log_start_offset
-        self._told_end = self._copy.synced_end
+        self._checkpointed_end = self._copy.synced_end
         self.target.write_checkpoints()
-        self._start_told = start
+        self._checkpointed_start = start
 
     def switch(self) -> bool:
         """Switches the log to the target dir, on the loop's thread.
@@ -117,11 +127,12 @@ class Move:
         KafkaStorageError; the log then stays where it was.
         """
         with self.log.files.undisturbed_at_once() as free:
-            if not free or self.cancelled or self._start_told != self.log.log_start_offset:
+            if not free or self.cancelled or self._checkpointed_start != self.log.log_start_offset:
                 return False
             return self._switch()
 
     def _switch(self) -> bool:
+        """Completes the copy, and gives it the log's name. Returns False if too much is left to copy."""
         log, storage = self.log, self.target.storage
         name = self.target.file(str(log.topic_partition))
         log.log_dir.check_online()
@@ -132,16 +143,20 @@ class Move:
             if not self._copy.complete():
                 return False
             storage.rename(self.folder, name)
-        tp, original = log.topic_partition, log.log_dir
+        self._relocate(name)
+        return True
+
+    def _relocate(self, name: str) -> None:
+        """Lets the log continue in the copy, which has its name now."""
+        log, original = self.log, self.log.log_dir
         self._old = Old(original, log.folder, log.recovery_point)
         self.has_switched = True
-        del original.logs[tp]
+        del original.logs[log.topic_partition]
         log.files.release()
         log.relocate(self.target, name)
         log.files.doubt_copy(self._copy.synced_end, original)
         self.target.names_synced = False
-        self.target.logs[tp] = log
-        return True
+        self.target.logs[log.topic_partition] = log
 
     def settle(self) -> None:
         """Makes the switch durable, then deletes the old folder; blocks.
@@ -153,16 +168,17 @@ class Move:
             if self._old is None:
                 return
             self._flush()
-            self._told_end = None
+            self._checkpointed_end = None
             if not self.log.files.is_deleted:
                 self.target.write_checkpoints()
             old_dir, folder, _ = self._old
             self._drop_old(old_dir, folder)
             self.log.files.has_left(old_dir)
-            self._leave_files_of(old_dir)
+            self._end_entries(old_dir)
             self._old = None
 
     def _flush(self) -> None:
+        """Syncs the log, unless it is being deleted."""
         try:
             self.log.flush()
         except errors.KafkaStorageError:
@@ -183,7 +199,7 @@ class Move:
             return
         self._removals.remove(dropped)
 
-    def _leave_files_of(self, log_dir: LogDir) -> None:
+    def _end_entries(self, log_dir: LogDir) -> None:
         """Ends the move's entries in the dir's checkpoint files, at the latest before a log of this name is created."""
         log_dir.stale.add(self.log.topic_partition)
         self._on_end(self)
@@ -193,7 +209,7 @@ class Move:
         if self.has_switched or self.cancelled:
             return
         self.cancelled = True
-        self._leave_files_of(self.target)
+        self._end_entries(self.target)
         if not self._is_copying:
             self._removals.remove(self.folder)
 

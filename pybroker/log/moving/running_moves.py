@@ -60,15 +60,15 @@ class RunningMoves:
         with self._lock:
             return [move for moves in self._moves.values() for move in moves]
 
-    def told_in(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
-        """Returns the checkpoint entries that all moves need in the dir, as ``Move.told_in`` does.
+    def checkpoint_entries(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
+        """Returns the checkpoint entries that all moves need in the dir, as ``Move.checkpoint_entries`` does.
 
         Of one log, the entry of its oldest move comes last and therefore counts: a start of the broker uses the folder
         that it left, and no unfinished copy.
         """
         with self._lock:
             newest_first = [move for moves in self._moves.values() for move in reversed(moves)]
-        return [told for move in newest_first for told in move.told_in(log_dir)]
+        return [entry for move in newest_first for entry in move.checkpoint_entries(log_dir)]
 
     def cancel(self, log: Log) -> None:
         """Cancels all moves of ``log`` that have not switched."""
