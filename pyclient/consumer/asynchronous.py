@@ -326,8 +326,10 @@ class Consumer(ConsumerApi):
 
     getone = get
 
-    def __iter__(self) -> NoReturn:
-        """Raises TypeError, which says how to iterate."""
+    def __getitem__(self, index: object) -> NoReturn:
+        """Raises TypeError, which says how to iterate. Python asks for an item because there is no ``__iter__``, with
+        which this would count as a ``collections.abc.Iterable``.
+        """
         raise TypeError("this Consumer is of asyncio: write `async for record in consumer`, or take pyclient.Consumer")
 
     async def __aiter__(self) -> AsyncIterator[Record]:

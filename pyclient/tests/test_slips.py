@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, Iterable
 
 import pytest
 
@@ -146,6 +147,8 @@ def test_plain_iteration_of_the_asyncio_consumer_names_async_for() -> None:
         consumer = aio.Consumer(NOWHERE)
         with pytest.raises(TypeError, match="write `async for record in consumer`"):
             list(consumer)
+        assert isinstance(consumer, AsyncIterable)
+        assert not isinstance(consumer, Iterable)
         await consumer.close()
 
     asyncio.run(iterate())
