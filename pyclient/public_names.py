@@ -12,13 +12,13 @@ OURS: Final = __name__.split(".")[0]
 
 def public(kind: K) -> K:
     """Renames the methods that the class inherits from bases of this package: ``Consumer.seek``, not
-    ``ConsumerApi.seek``. A class has it as its decorator.
+    ``ConsumerApi.seek``. ``pickle`` finds them by the new names. A class has it as its decorator.
     """
     for base in kind.__mro__[1:]:
         if base.__module__.split(".")[0] == OURS:
             for name, member in vars(base).items():
                 while isinstance(member, FunctionType):
-                    member.__qualname__ = f"{kind.__name__}.{name}"
+                    member.__module__, member.__qualname__ = kind.__module__, f"{kind.__name__}.{name}"
                     member = _wrapped(member)
     return kind
 

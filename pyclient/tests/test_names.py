@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -34,6 +36,11 @@ def test_an_import_error_says_how_to_compile_missing_modules(monkeypatch: pytest
     told = "are not compiled: run `sh install.sh`" if missing.startswith("cy.") else "No module named 'numpy'"
     with pytest.raises(ImportError, match=told):
         _ = pyclient.Producer
+
+
+@pytest.mark.parametrize("method", [pyclient.Consumer.seek, pyclient.aio.Consumer.seek, pyclient.Producer.metrics])
+def test_an_inherited_method_is_pickled_under_its_public_name(method: Callable[..., object]) -> None:
+    assert pickle.loads(pickle.dumps(method)) is method
 
 
 def test_an_unknown_name_of_the_module_raises_attribute_error() -> None:
