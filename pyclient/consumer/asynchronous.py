@@ -60,7 +60,10 @@ class Consumer(ConsumerApi):
             async for record in consumer:
                 ...
 
-    Only one task at a time may use it. The settings are those of ``pyclient.config.CONSUMER``.
+    Only one task at a time may use it, which it does not check. Each poll marks the records of the one before as
+    processed, even if another task still works on them.
+
+    The settings are those of ``pyclient.config.CONSUMER``.
     """
 
     def __init__(

@@ -59,8 +59,10 @@ class Consumer(ConsumerApi):
             for record in consumer:
                 ...
 
-    Only one thread at a time may use it, except for ``wakeup``. The settings are those of
-    ``pyclient.config.CONSUMER``.
+    Only one thread at a time may use it, except for ``wakeup``. Java's consumer checks that; this one does not. Each
+    poll marks the records of the one before as processed, even if another thread still works on them.
+
+    The settings are those of ``pyclient.config.CONSUMER``.
     """
 
     def __init__(
