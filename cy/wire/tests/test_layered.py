@@ -18,7 +18,7 @@ END = b""
 
 
 class Layer:
-    """Returns its bytes, at most ``most`` per call, like a TLS record."""
+    """Passes on its bytes, at most ``most`` per call, like the records of TLS."""
 
     def __init__(self, most: int) -> None:
         self.left = b""

@@ -43,7 +43,7 @@ QUICK = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 10, "retry_backof
 
 
 class Broker(ScriptedBroker):
-    """Returns one record of each partition. ``refused`` has the error codes to answer with."""
+    """A broker with one record in each partition. ``refused``: the error codes to answer with."""
 
     def __init__(self) -> None:
         super().__init__()

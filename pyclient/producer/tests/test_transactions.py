@@ -61,7 +61,7 @@ async def make(kind=Transactions, touched=True, **state):
 
 
 async def nothing():
-    """Returns at once: no batch is to be sent or awaited."""
+    """Does nothing: there is no batch to send or to await."""
 
 
 @pytest.mark.parametrize("is_version_1", [True, False])

@@ -103,13 +103,13 @@ class Member:
     # -- what it does ------------------------------------------------------------------------------------
 
     def is_done(self) -> None:
-        """Whether all returned records are processed."""
+        """Marks the returned records as processed."""
         for place, offset in self.hand:
             self.model.done[place].add(offset)
         self.hand.clear()
 
     def take(self, record: Any) -> None:
-        """It is given a record."""
+        """Checks and notes a record that the consumer returned."""
         place, offset = TopicPartition(record.topic, record.partition), record.offset
         due = self.due.get(place)
         if due is None or (offset != due and not self.listens):

@@ -33,7 +33,7 @@ class Loop:
         self.planned.clear()
 
     def next(self) -> None:
-        """Returns the next planned call, and advances the clock to its time."""
+        """Advances the clock to the time of the next planned call, and runs it."""
         self.now, work = self.planned.pop(0)
         work()
 
