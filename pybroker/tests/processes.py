@@ -51,7 +51,7 @@ def run(*arguments: object, env: Mapping[str, str] | None = None) -> Ended:
 
 
 class Running:
-    """A broker that has said that it is ready."""
+    """A broker that has printed its ready line."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process = process
@@ -66,7 +66,7 @@ class Running:
 
 
 class RunningFleet(Running):
-    """Several brokers that have said that they are ready; ``port`` is the first one's."""
+    """Several brokers that have printed the ready line. ``port``: that of the first."""
 
     def __init__(self, process: subprocess.Popen[str], ports: list[int], pids: list[int]) -> None:
         super().__init__(process, ports[0])

@@ -1,4 +1,4 @@
-"""The broker in this process: what stands after ``start``, what is left after ``stop``."""
+"""The broker in this process: what exists after ``start``, and what remains after ``stop``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A handler that is a coroutine: what it does at once, how it waits, what reaches it."""
+"""A handler that is a coroutine: what it does at once, how it waits, and how it is cancelled."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ async def test_any_wait_may_be_limited(limit: Any, waits: int) -> None:
 
 
 async def started_by_the_loop(work: Any) -> Any:
-    """As a socket that is readable does it: there is no task."""
+    """Starts it like a readable socket does, without a task."""
     loop = asyncio.get_running_loop()
     begun = loop.create_future()
 

@@ -262,7 +262,7 @@ def test_case_53_a_bad_request_with_acks_0_closes(running: Running) -> None:
 
 
 def produce(acks: int, name: str = "none") -> Produce.Request:
-    """A batch of noise; no topic ``none`` is there."""
+    """Returns a request with random bytes as a batch, by default for a topic that does not exist."""
     data = Produce.Request.PartitionProduceData(index=0, records=os.urandom(61))
     topic = Produce.Request.TopicProduceData(name=name, partition_data=[data])
     return Produce.Request(acks=acks, timeout_ms=1000, topic_data=[topic])

@@ -12,7 +12,7 @@ from pybroker import cli
 
 
 class Ended(NamedTuple):
-    """What a command left behind."""
+    """The outcome of a command: exit code, stdout and stderr."""
 
     code: int
     out: str
@@ -20,7 +20,7 @@ class Ended(NamedTuple):
 
     @property
     def documents(self) -> list[Any]:
-        """Of -o jsonl."""
+        """Returns the JSON documents that ``-o jsonl`` printed."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -39,13 +39,13 @@ class Shell(NamedTuple):
         return Ended(code, out.decode(), err.decode())
 
     def done(self, *words: object, stdin: str | bytes = b"") -> Ended:
-        """A command that must go well."""
+        """Runs a command that must succeed."""
         ended = self(*words, stdin=stdin)
         assert ended.code == 0, ended
         return ended
 
     def refused(self, *words: object, code: int = 1, stdin: str | bytes = b"") -> str:
-        """A command that must fail; its one line on stderr."""
+        """Runs a command that must fail. Returns its one line on stderr."""
         ended = self(*words, stdin=stdin)
         assert ended.code == code, ended
         assert ended.err.count("\n") == 1, ended.err

@@ -20,7 +20,7 @@ _Altered = AlterUserScramCredentials.Response.AlterUserScramCredentialsResult
 
 @contextlib.contextmanager
 def serving(prepare: Callable[[ScriptedBroker], object], tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The address of a broker that ``prepare`` has told what to answer; by TLS if ``tls`` is given."""
+    """Starts a broker whose answers ``prepare`` has set, by TLS if ``tls`` is given. Returns its address."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

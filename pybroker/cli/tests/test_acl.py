@@ -13,7 +13,7 @@ from pybroker.cli.tests.secured import Acls
 
 
 class World(NamedTuple):
-    """Commands, and what the broker knows."""
+    """Runs commands against a scripted broker with ACLs."""
 
     shell: Shell
     acls: Acls

@@ -1,4 +1,4 @@
-"""What a shell is offered behind Tab."""
+"""The words that a shell completes on Tab."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shell() -> Iterator[Shell]:
 
 
 def offered(shell: Shell, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
-    """What bash is offered for the last word."""
+    """Returns the words that bash offers for the last word."""
     monkeypatch.setenv("_PYBROKER_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", " ".join(("pybroker", *words)))
     monkeypatch.setenv("COMP_CWORD", str(len(words)))

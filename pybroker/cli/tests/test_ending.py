@@ -51,7 +51,7 @@ def test_bytes_that_are_not_text_are_sent_unchanged(bootstrap: str) -> None:
 
 
 def written(data: bytes) -> int:
-    """The end to read of a pipe with these bytes in it."""
+    """Returns the reading end of a pipe that holds these bytes."""
     source, sink = os.pipe()
     os.write(sink, data)
     os.close(sink)

@@ -1,4 +1,4 @@
-"""Whatever is typed, a verb ends with an exit code and a line that was meant for it, never with what nobody foresaw."""
+"""Whatever a user types, a verb ends with an exit code and a clear line, never with an unexpected exception."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def command_of(path: tuple[str, ...]) -> click.Command:
 
 
 def value(chance: random.Random, parameter: click.Parameter) -> str:
-    """One that fits, more often than not: behind the first word that does not nothing more is looked at."""
+    """Returns a value that is mostly valid, because a verb stops at its first invalid word."""
     if chance.random() < 0.3:
         return chance.choice(WORDS)
     if isinstance(parameter.type, click.Choice):
@@ -94,7 +94,7 @@ def value(chance: random.Random, parameter: click.Parameter) -> str:
 
 
 def line(path: tuple[str, ...], chance: random.Random) -> list[str]:
-    """A command line of this verb: what it needs, some of what it may have, with words that fit or do not."""
+    """Returns a command line of this verb: its required and some optional words, valid or not."""
     words: list[str] = []
     arguments: list[str] = []
     for parameter in command_of(path).params:

@@ -1,4 +1,4 @@
-"""A broker that gets company: its old topics, also the internal ones, are told to have one replica, and get three."""
+"""One broker grows to three. Its old topics, internal ones too, are reported to have one replica, and get three."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class World(NamedTuple):
-    """Commands, and what the broker knows."""
+    """Runs commands against a scripted broker with quotas."""
 
     shell: Shell
     quotas: Quotas

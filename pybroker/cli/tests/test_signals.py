@@ -50,7 +50,7 @@ def started(*words: str, **variables: str) -> subprocess.Popen[bytes]:
 
 
 def take(process: subprocess.Popen[bytes], count: int) -> bytes:
-    """So many bytes of its output, at least."""
+    """Reads at least that many bytes of the command's output."""
     assert process.stdout is not None
     found = b""
     while len(found) < count:

@@ -18,7 +18,7 @@ shell = Shell("127.0.0.1:1")
 
 
 def settings(text: str, folder: Path) -> dict[str, str]:
-    """Of lines that are shown, with what they say in comments."""
+    """Returns the settings in printed lines, without their comments."""
     file = folder / "shown.properties"
     file.write_text("".join(line.removeprefix("# ") + "\n" for line in text.splitlines() if "=" in line))
     return {name: each.text for name, each in from_file(str(file)).items()}

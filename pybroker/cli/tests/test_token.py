@@ -16,7 +16,7 @@ HMAC = base64.b64encode(b"hmac-1").decode()
 
 
 class World(NamedTuple):
-    """Commands, and what the broker knows."""
+    """Runs commands against a scripted broker with delegation tokens."""
 
     shell: Shell
     tokens: Tokens

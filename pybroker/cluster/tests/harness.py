@@ -100,7 +100,7 @@ class Members:
 
     @property
     def controller(self) -> Member:
-        """The one that takes changes."""
+        """Returns the broker that is the controller."""
         return next(member for member in self.alive.values() if member.is_controller)
 
     async def until(self, holds: Callable[[], object]) -> None:
@@ -109,7 +109,7 @@ class Members:
 
     @property
     def has_settled(self) -> bool:
-        """True where one is the controller and all have the same image."""
+        """Whether one broker is the controller and all have the same image."""
         images = [member.image for member in self.alive.values()]
         controllers = [m for m in self.alive.values() if m.is_controller]
         return (
@@ -178,7 +178,7 @@ def partition_of(image: MetadataImage, topic: str = "t", index: int = 0) -> Part
 
 
 def proposal(image: MetadataImage, *isr: int, topic: str = "t", index: int = 0) -> IsrChange:
-    """What a leader would ask for to have ``isr`` in sync."""
+    """Returns the change by which a leader proposes ``isr``."""
     known = partition_of(image, topic, index)
     members = tuple(InSync(id, image.brokers[id].epoch if id in image.brokers else 0) for id in isr)
     return IsrChange(image.topics[topic].id, index, known.leader_epoch, known.partition_epoch, members)
@@ -191,6 +191,6 @@ async def propose(members: Members, leader: int, *changes: IsrChange) -> list[ob
 
 
 def membership_of(member: Member) -> Membership:
-    """What registers the broker and takes its terms."""
+    """Returns the membership of a broker."""
     assert member.node._membership is not None
     return member.node._membership

@@ -1,4 +1,4 @@
-"""Brokers that find out that they are behind, or no longer the controller, and catch up."""
+"""Brokers that find out that they lag, or are no longer the controller, and catch up."""
 
 from __future__ import annotations
 

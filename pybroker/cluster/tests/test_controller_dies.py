@@ -56,7 +56,7 @@ class Doomed:
 
 
 async def work(service: ControllerService) -> None:
-    """What a controller may be doing."""
+    """Sends the requests during which the controller dies."""
     await service.create_topics([NewTopic("a", 3, 2), NewTopic("b", 9, 3)])
     await service.create_partitions([NewPartitions("a", 7)])
     change = ConfigChange(2, "a", (KeyChange("retention.ms", 0, "5"),))
@@ -68,7 +68,7 @@ async def work(service: ControllerService) -> None:
 
 
 async def run_once(file: Path, last: int, *, is_done: bool) -> bool:
-    """False where the controller has survived its work."""
+    """Returns False if the controller has survived its work."""
     async with asyncio.timeout(60), Members(file) as members:
         doomed: list[Doomed] = []
 

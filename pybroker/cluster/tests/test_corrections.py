@@ -1,4 +1,4 @@
-"""The store is not what the metadata say: the controller finds it out when it writes, and all learn of it."""
+"""The store differs from the metadata: the controller notices it when it writes, and all brokers learn of it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ async def sql(server: EmbeddedServer, *statements: str) -> None:
 
 
 async def empty(server: EmbeddedServer) -> None:
-    """As a ZooKeeper that was started on an empty disk."""
+    """Empties the store, like a ZooKeeper that was started on an empty disk."""
     await sql(server, "CREATE TABLE kept AS SELECT * FROM nodes WHERE owner = 0", "DELETE FROM nodes WHERE name != ''")
 
 
@@ -38,7 +38,7 @@ async def expire(members: Members, *ids: int) -> None:
 
 
 def counted(store: Any, writes: list[object]) -> Any:
-    """The store, which notes what it is asked to write."""
+    """Returns the store, which records its writes."""
     multi = store.multi
 
     async def noted(operations: Any) -> Any:
@@ -88,7 +88,7 @@ def test_brokers_join_again_and_have_all_topics_when_the_contents_of_the_store_a
 
 
 def test_brokers_that_come_back_to_a_new_store_have_its_secret(tmp_path: Path) -> None:
-    """Else neither they nor those that have started since take each other for brokers of the cluster."""
+    """Otherwise neither they nor those that have started since take each other for brokers of the cluster."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)

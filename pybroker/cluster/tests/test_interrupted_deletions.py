@@ -92,7 +92,7 @@ async def until_nothing_is_left(members: Members) -> None:
 
 
 async def check_name_is_free(members: Members) -> None:
-    """The topic can be made again, and a broker that dies is survived by all others."""
+    """Checks that the topic can be created again, and that all others survive the death of a broker."""
     [outcome] = await members.controller.node.controller.create_topics([NewTopic("t", 2, 3)])
     assert isinstance(outcome, TopicImage)
     await members.check_store()
@@ -189,7 +189,7 @@ def test_a_request_of_which_a_part_is_corrected_deletes_all_its_topics(tmp_path:
 
 
 class Counting:
-    """A store that counts how often it is asked for children."""
+    """A store that counts how often children are listed."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
@@ -206,7 +206,7 @@ class Counting:
 def test_a_controller_leads_before_it_reads_the_nodes_of_deleted_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else no partition that needs a leader gets one for as long as the reads take."""
+    """Otherwise no partition that needs a leader gets one for as long as the reads take."""
     monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
 
     async def scenario(members: Members) -> None:

@@ -1,4 +1,4 @@
-"""A broker tells that it has lost disks, until the cluster knows."""
+"""A broker reports its lost disks until the cluster knows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Lossy:
 
 
 async def create(members: Members) -> bytes:
-    """A topic of both brokers; returns its id."""
+    """Creates a topic with replicas on both brokers. Returns its id."""
     settings = (("min.insync.replicas", "2"),)
     topic = NewTopic("t", -1, -1, ((0, (1, 2)),), configs=settings)
     await members.controller.node.controller.create_topics([topic])

@@ -1,5 +1,4 @@
-"""A topic that has vanished from the store, though nobody has deleted it, is missing: no broker takes it for
-deleted."""
+"""A topic that vanished from the store without a deletion is missing: no broker deletes its logs."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def follower(members: Members) -> Member:
 
 
 def told(members: Members) -> tuple[set[str], set[str]]:
-    """Names of topics that were deleted, and that were missing, at any broker."""
+    """The names of topics that any broker saw deleted, and that it saw missing."""
     deltas = [delta for member in members.alive.values() for delta in member.deltas]
     deleted = {topic.name for delta in deltas for topic in delta.deleted.values()}
     return deleted, {name for delta in deltas for name in delta.missing}

@@ -29,7 +29,7 @@ LED_BY_1 = [PartitionImage(0, 1, 0, 0, (2, 1), (2, 1))]
 
 
 class World:
-    """Brokers 1 and 2, and what broker 1 thinks of 2."""
+    """Brokers 1 and 2, and broker 1's view of broker 2."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -37,7 +37,7 @@ class World:
         self.suspects = Suspects(self.metadata, self.clock)
 
     async def register(self, epoch: int | None) -> None:
-        """Broker 2, or None where it is gone."""
+        """Registers broker 2, or unregisters it (None)."""
         broker = None if epoch is None else BrokerRegistration(2, epoch, ())
         await self.metadata.publish(MetadataDelta(brokers={1: BrokerRegistration(1, 1, ()), 2: broker}))
 

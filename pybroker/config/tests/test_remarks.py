@@ -1,4 +1,4 @@
-"""Files of Kafka and of its distributors: what they say that has no meaning here is named, a slip is an error."""
+"""Configuration files of Kafka and its distributors: keys without effect are named, and a mistyped key is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings of an authorizer promise, and what a start says of them."""
+"""The settings of an authorizer, and the warnings about them at a start."""
 
 from __future__ import annotations
 

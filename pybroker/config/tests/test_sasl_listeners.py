@@ -1,4 +1,4 @@
-"""Listeners of SASL: what is read of their settings, and what stops the start."""
+"""SASL listeners: how their settings are read, and which ones stop the start."""
 
 from __future__ import annotations
 

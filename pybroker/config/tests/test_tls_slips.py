@@ -1,4 +1,4 @@
-"""A key of TLS that has no effect because of a slip does not pass in silence."""
+"""A TLS key that has no effect because of a mistake causes a warning."""
 
 from __future__ import annotations
 

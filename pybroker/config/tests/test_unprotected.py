@@ -1,4 +1,4 @@
-"""A broker that was to be protected does not start open."""
+"""A broker with incomplete security settings does not start unprotected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As whom a broker comes to ZooKeeper: by a key, or by the file of logins that Kafka's users have."""
+"""How a broker authenticates at ZooKeeper: by a key, or by Kafka's login file."""
 
 from __future__ import annotations
 

@@ -50,12 +50,12 @@ class Node(harness.Node):
         self.create(OFFSETS_TOPIC, PARTITIONS, **options)
 
     def publish_without(self, topic: str) -> None:
-        """The metadata loses the topic, and nobody is told."""
+        """Removes the topic from the metadata without calling listeners."""
         gone = {topic: self.metadata.image.topics[topic]}
         self.metadata.image = self.metadata.image.apply(MetadataDelta(deleted=gone))
 
     def pass_ms(self, milliseconds: int) -> None:
-        """Time goes by for the groups."""
+        """Advances the clock of the groups."""
         self.clock.advance(milliseconds)
         for hosted in self.groups.runtime._hosted.values():
             self.groups.runtime._ring(hosted)
@@ -68,7 +68,7 @@ class Node(harness.Node):
         return task
 
     def until_told(self, ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool]) -> None:
-        """Asks again and again until something holds of the answer."""
+        """Repeats the request until the answer satisfies a condition."""
 
         async def is_told() -> bool:
             return holds(await ask())
@@ -78,7 +78,7 @@ class Node(harness.Node):
     def commit(
         self, offset: int, group: str = "g", partition: int = 0, topic_id: bytes = ZERO_UUID
     ) -> Any:
-        """A commit of somebody who is no member, as a coroutine."""
+        """Commits an offset without a member id, as a coroutine."""
         topic, asked = (
             OffsetCommit.Request.OffsetCommitRequestTopic,
             OffsetCommit.Request.OffsetCommitRequestPartition,
@@ -99,7 +99,7 @@ class Node(harness.Node):
         return OffsetCommit.Request(group_id="g", topics=[topic(name="t", partitions=partitions)])
 
     def append_record(self, tp: TopicPartition, key: bytes, value: bytes) -> None:
-        """Writes what no coordinator would."""
+        """Writes a record that no coordinator would write."""
         batch = Builder()
         batch.append(self.clock.now_ms(), key, value)
         self.replicas.append(tp, batch.build(), 1, self.clock.now_ms())

@@ -1,4 +1,4 @@
-"""The new consumer protocol on a real log: what is durable, effects, and what is refused at the door."""
+"""The new consumer protocol on a real log: durable state, effects, and requests that are refused at once."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pyclient.protocol.records import ConsumerProtocolSubscription
 
 
 class Group:
-    """A group that is what the test says."""
+    """A group with the state that the test sets."""
 
     def __init__(self, id: str, **members: Subscription | bytes) -> None:
         self.id = id
@@ -45,7 +45,7 @@ Scenario = Callable[[EmbeddedStore, EmbeddedStore], Awaitable[None]]
 
 
 def run(file: Path, scenario: Scenario) -> None:
-    """With the sessions of two brokers."""
+    """Runs a scenario with the sessions of two brokers."""
 
     async def main() -> None:
         server = await EmbeddedServer.open(str(file))
@@ -65,13 +65,13 @@ def nodes(store: EmbeddedStore, *groups: Group) -> GroupNodes:
 
 
 async def shown(store: EmbeddedStore, path: str) -> dict[str, Any]:
-    """What a node says."""
+    """Returns the content of a node."""
     found: dict[str, Any] = json.loads((await store.get(path))[0])
     return found
 
 
 def consumer(*topics: str) -> bytes:
-    """What a member of the classic protocol says."""
+    """Returns the subscription of a classic member."""
     return ConsumerProtocolSubscription.encode(0, ConsumerProtocolSubscription(topics=list(topics)))
 
 

@@ -1,4 +1,4 @@
-"""What the runtime promises: who waits for what, and what a refused or lost write leaves behind."""
+"""The runtime's promises: which requests wait for which writes, and the state after a refused or lost write."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_the_last_of_many_records_of_a_key_counts(node: Node) -> None:
 
 
 class Emptied:
-    """A log of which compaction has left one batch and nothing behind it."""
+    """A log that compaction has reduced to one batch."""
 
     log_start_offset = 0
     log_end_offset = 9
@@ -345,7 +345,7 @@ def test_a_log_whose_last_records_compaction_has_removed_is_loaded(node: Node) -
 
 
 class Taken:
-    """An event that has taken somebody's token out of the shard, and then raises."""
+    """An event that removes a token from the shard and then raises."""
 
     def __init__(self, token: Any, error: Exception) -> None:
         self.token, self.error = token, error

@@ -1,4 +1,4 @@
-"""Records that are none never keep a partition of an internal topic from being loaded."""
+"""Invalid records never prevent a partition of an internal topic from loading."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def node(make: Callable[..., Node]) -> Node:
 
 
 def markers(node: Node, tp: TopicPartition) -> list[Marker | None]:
-    """What ends the transactions in the partition."""
+    """Returns the markers in the partition."""
     log = node.replicas.partition(tp).log
     data = log.read_bytes(log.log_start_offset, 1 << 20, log.log_end_offset)
     return [decode(data[each.position : each.end]) for each in scan(data) if each.is_control]
@@ -60,7 +60,7 @@ def test_every_partition_gets_its_marker(node: Node) -> None:
 
 
 def test_the_next_transaction_need_not_wait_if_no_replica_must_confirm(node: Node) -> None:
-    """Markers and completion follow the answer within the turns that it takes to reach a client."""
+    """Markers and completion take no longer than the response takes to reach a client."""
     producer = node.init()
     for count in range(1, 4):
         node.add(producer)
@@ -168,7 +168,7 @@ def test_an_answer_waits_for_the_replicas_and_markers_wait_for_the_answer(node: 
 
 
 def test_a_loaded_outcome_has_no_markers_before_the_replicas_have_it(node: Node) -> None:
-    """Else a third replica that lacks it could lead, and decide otherwise."""
+    """Otherwise a third replica that lacks it could lead, and decide otherwise."""
     producer = node.init()
     node.add(producer)
     node.state_topic(replicas=(1, 2, 3), isr=(1, 2, 3), partition_epoch=1)

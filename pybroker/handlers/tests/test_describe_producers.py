@@ -1,4 +1,4 @@
-"""DescribeProducers: what a partition remembers of its producers."""
+"""DescribeProducers: the producers that a partition knows."""
 
 from __future__ import annotations
 

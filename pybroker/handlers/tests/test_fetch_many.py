@@ -111,7 +111,7 @@ def test_a_fetch_of_many_that_is_given_up_leaves_no_trace(node: Node) -> None:
 
 
 async def nobody_waits(node: Node) -> None:
-    """Returns when nothing is left in any list."""
+    """Returns when no request waits."""
     await until_async(lambda: not len(node.replicas.purgatory))
 
 
@@ -132,7 +132,7 @@ def test_a_fetch_of_many_that_is_given_up_while_it_begins_to_wait_leaves_no_trac
 
 
 def test_every_step_of_a_fetch_of_many_takes_several_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To begin to wait, to end that, to tell what is news, to change a session, to be refused."""
+    """The steps: begin to wait, end the wait, report changes, change a session, refuse."""
     node.create(partitions=MANY)
     turn = [0]
     done: Counter[tuple[str, int]] = Counter()

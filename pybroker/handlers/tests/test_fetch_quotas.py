@@ -1,4 +1,4 @@
-"""Fetches of clients with a quota: what they get, and how long they are to wait."""
+"""Fetches of clients with a quota: the records that they get, and their throttle time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def limit(node: Node, bound: float) -> None:
 
 
 def told(response: Any) -> tuple[int, list[int]]:
-    """The time to wait, and the records of each partition."""
+    """Returns the throttle time and the records of each partition."""
     return response.throttle_time_ms, [len(values(each.records)) for each in partitions(response)]
 
 

@@ -1,4 +1,4 @@
-"""Group APIs as requests of a version: what the coordinator does not decide."""
+"""Group APIs in each version: what the handler does besides the coordinator."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def ask(node: Node, api: Api, version: int, **fields: Any) -> Any:
-    """What the client gets: the response, through the bytes of its version."""
+    """Returns the response as the client decodes it in this version."""
     response = HANDLERS[api](api.Request(**fields), node.call(version))
     if inspect.isawaitable(response):
         response = node.run(response)
@@ -110,7 +110,7 @@ def test_a_partition_without_leader_has_no_coordinator(node: Node) -> None:
 
 
 class Controller:
-    """Makes the topic that ``node`` had."""
+    """Creates the topic that ``node`` had."""
 
     def __init__(self, node: Node) -> None:
         self.topic = node.metadata.image.topics[OFFSETS_TOPIC]

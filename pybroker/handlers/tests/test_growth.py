@@ -61,7 +61,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 
 def asked(nodes: Nodes, handler: object, request: Callable[[int], object], version: int) -> list[int]:
-    """The calls that the handler makes for FEW and for MANY, the second time: what is kept is there."""
+    """Returns the handler's calls for FEW and for MANY items, of the second request, when caches are filled."""
     found = []
     for partitions, node in nodes.items():
         node.ask(handler, request(partitions), version)

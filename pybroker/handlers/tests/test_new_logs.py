@@ -1,4 +1,4 @@
-"""Requests that come before the logs of a new topic are there get the answers that they get afterwards."""
+"""A request that arrives before the logs of a new topic exist gets the same answer as a later one."""
 
 from __future__ import annotations
 

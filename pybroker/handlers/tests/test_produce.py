@@ -1,4 +1,4 @@
-"""Produce: what each partition is answered, in every form that the versions have."""
+"""Produce: the answer for each partition, in the form of every version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transaction APIs as requests of a version: what the coordinator does not decide."""
+"""Transaction APIs in each version: what the handler does besides the coordinator."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def open_files(folder: object) -> list[str]:
 
 
 class CountedLock:
-    """A lock that counts who has asked for it: one more than have had it waits."""
+    """A lock that counts its requests. One more request than acquisitions means that a thread waits."""
 
     def __init__(self, lock: Any = None) -> None:
         self._lock = lock or threading.Lock()
@@ -115,7 +115,7 @@ def open_log(
     limit: int = 100,
     **checkpointed: int,
 ) -> Log:
-    """The log in ``root/t-0``, made if it is not there."""
+    """Opens the log in ``root/t-0``, and creates it if necessary."""
     storage = storage or Storage()
     log_dir = LogDir(storage, FileCache(limit), str(root))
     folder = log_dir.file(name)
@@ -174,7 +174,7 @@ def manager(
 
 
 def complete(move: Move) -> None:
-    """Drives a move to its end."""
+    """Runs a move to its end."""
     move.copy()
     while not move.switch():
         move.copy()

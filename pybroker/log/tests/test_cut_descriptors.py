@@ -31,7 +31,7 @@ def make(root, storage) -> Log:
 
 
 def told(log: Log) -> tuple[object, ...]:
-    """What the log says of itself."""
+    """Returns the state of the log: its ends, producers and transactions."""
     producers = sorted((each.producer_id, each.next_sequence, each.epoch) for each in log.producers.active())
     aborted = [each for segment in log.segments for each in segment.txn_index]
     return log.log_start_offset, log.log_end_offset, log.size, len(log.segments), producers, aborted

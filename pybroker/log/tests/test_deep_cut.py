@@ -1,4 +1,4 @@
-"""A cut below what can be undone is done in pieces, and the log is what it was until it is truncated."""
+"""A truncation below the undo journal runs in pieces. Until its end, the log is unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make(root, config: LogConfig | None = None) -> Log:
 
 
 def told(log: Log) -> tuple[object, ...]:
-    """What the log says of itself."""
+    """Returns the state of the log: its ends, producers and transactions."""
     producers = sorted((each.producer_id, each.next_sequence, each.epoch) for each in log.producers.active())
     aborted = [each for segment in log.segments for each in segment.txn_index]
     return log.log_end_offset, log.size, len(log.segments), producers, aborted, log.producers.first_unstable_offset

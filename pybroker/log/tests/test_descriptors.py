@@ -108,19 +108,19 @@ class World:
             segment._max_timestamp = UNKNOWN_TIMESTAMP  # as a start leaves it
 
     def heal(self) -> None:
-        """There are descriptors again."""
+        """Makes descriptors available again."""
         self.is_enough = self.storage.heal()
         assert not self.logs.offline_dirs
 
     def told(self) -> tuple[object, ...]:
-        """What the log says of itself."""
+        """Returns the state of the log: its ends, producers and transactions."""
         log = self.log
         producers = sorted((each.producer_id, each.next_sequence, each.epoch) for each in log.producers.active())
         aborted = [each for segment in log.segments for each in segment.txn_index]
         return log.topic_id, log.log_start_offset, log.log_end_offset, log.size, producers, aborted, contents(log)
 
     def told_by_a_start(self) -> tuple[object, ...]:
-        """The same by what is on the disk: of a copy, as after a kill."""
+        """Returns the state after a start on a copy of the disk, as after a kill."""
         copy = Path(f"{self.root}-copy")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.root, copy)
@@ -131,8 +131,8 @@ class World:
 
 
 def every_step(root: Path, prepare: Callable[[World], object] = lambda world: None, **options: Any) -> Iterator[World]:
-    """A world in which the first thing that is opened cannot be, one where it is the second, and so on to the one
-    where all can.
+    """Yields a world in which the first opening of a file fails, one in which the second fails, and so on until none
+    fails.
     """
     for step in count():
         world = World(root / str(step), **options)

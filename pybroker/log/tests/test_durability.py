@@ -1,4 +1,4 @@
-"""The recovery point never speaks of what was cut off, whenever a sync runs."""
+"""The recovery point never covers truncated records, whenever a sync runs."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Log:
 
 
 class Pool:
-    """Runs one piece of work when it is told to."""
+    """Runs one function on command."""
 
     def __init__(self) -> None:
         self.waiting = []

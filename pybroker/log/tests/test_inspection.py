@@ -1,4 +1,4 @@
-"""What ``log verify`` finds: nothing in what the log writes, and each kind of damage."""
+"""``log verify`` finds nothing in a healthy log, and each kind of damage in a damaged one."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class _File(DataFile):
         self._number = disk.file(os.fstat(fd))
 
     def _changes_from(self, position: int) -> None:
-        """What is behind ``position`` is not on the disk, and no sync that has begun brings it there."""
+        """Bytes from ``position`` on are not on disk, and no running sync writes them."""
         self._disk.synced[self._number] = min(self._disk.synced.get(self._number, 0), position)
         for size in self._disk.syncing.get(self._number, ()):
             size[0] = min(size[0], position)
@@ -186,7 +186,7 @@ class Scenario:
         self.log.append_as_leader(marker(0, producer=producer), self.epoch, NOW, origin=Origin.COORDINATOR)
 
     def wait(self) -> None:
-        """As acks=all with flush.acks waits."""
+        """Waits like acks=all with flush.acks."""
         end, cuts = self.log.log_end_offset, self.log.files.durability.truncations
 
         def done(error: Exception | None) -> None:
@@ -247,7 +247,7 @@ class Scenario:
     # What must be so
 
     def check(self) -> None:
-        """Everything below the recovery point is on the disk, whatever says so."""
+        """Checks that everything below each recovery point is on disk."""
         now = (self.disk.changes, self.log.recovery_point, self.log.files.durability.truncations, len(self.promised))
         if now == self.checked:
             return
@@ -282,7 +282,7 @@ class _Patient(Interruption):
 
 
 def played(root: Path, schedule: Schedule, play: Callable[[Scenario], None]) -> int:
-    """One run; how many steps it took."""
+    """Runs it once. Returns the number of steps."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         scenario = Scenario(root, schedule, monkeypatch)
         with scenario.run:

@@ -1,4 +1,4 @@
-"""Deleted records stay deleted: what was told of a log's start survives a kill of the process and a power cut."""
+"""Deleted records stay deleted: an acknowledged log start survives a kill of the process and a power cut."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def begun(root: Path, config: LogConfig = CONFIG, storage: Storage | None = None
 
 
 def checkpoint(logs: LogManager) -> None:
-    """What housekeeping does by the clock."""
+    """Writes the checkpoints, as housekeeping does periodically."""
     logs.checkpoint_recovery_points()
     logs.checkpoint_high_watermarks()
     logs.checkpoint_log_start_offsets()
 
 
 def delete_records(log: Log, offset: int) -> None:
-    """As ``ReplicaManager.delete_records``."""
+    """Deletes records like ``ReplicaManager.delete_records``."""
     log.raise_log_start_offset(offset)
     apply_retention(log, NOW)
     log.keep_start()
 
 
 def start_after(root: Path, config: LogConfig = CONFIG) -> int:
-    """Where the log begins when the broker is started."""
+    """Returns the log start after the broker is started."""
     logs = manager(root / "a", root / "b", config=config)
     logs.load()
     log = logs.get(TP)

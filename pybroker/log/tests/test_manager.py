@@ -323,7 +323,7 @@ def test_idle_logs_hold_no_open_file(tmp_path):
 
 
 class PausingStorage(Storage):
-    """Stops in the middle of writing an epoch file until it is told to go on."""
+    """Pauses in the middle of writing an epoch file, until the test resumes it."""
 
     def __init__(self) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()

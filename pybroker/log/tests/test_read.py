@@ -140,7 +140,7 @@ def test_files_are_opened_again_after_the_cache_has_closed_them(tmp_path):
 
 
 def flip(log, offset):
-    """Flips a bit of the value at ``offset`` behind the log's back."""
+    """Flips a bit of the value at ``offset`` in the file."""
     segment = log.segments[log.segments.find(offset)]
     position = segment.batch_reaching(offset).end - 3
     with open(segment.path, "r+b") as file:

@@ -124,7 +124,7 @@ class Client:
         return await self.receive()
 
     async def is_closed(self) -> bool:
-        """Waits for the server's end of the connection to close; nothing may come before."""
+        """Waits until the server closes the connection. No bytes may arrive before."""
         async with asyncio.timeout(LIMIT_S):
             try:
                 return await self.reader.read() == b""
@@ -132,7 +132,7 @@ class Client:
                 return True
 
     def reset(self) -> None:
-        """Ends the connection without ceremony."""
+        """Resets the connection."""
         self.writer.transport.abort()
 
 
@@ -222,7 +222,7 @@ class Harness:
         return Client(*await asyncio.open_connection("127.0.0.1", self.port))
 
     async def connect_tls(self, context: ssl.SSLContext | None) -> Client:
-        """To the listener of TLS; without a context it speaks none."""
+        """Connects to the TLS listener; without a context, in plain text."""
         return Client(*await asyncio.open_connection("127.0.0.1", self.tls_port, ssl=context))
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -230,7 +230,7 @@ class Harness:
         await until_async(condition)
 
     def later(self, seconds: float) -> None:
-        """Puts the clock forward, and lets the server look for what is overdue by then."""
+        """Advances the clock, and lets the server close overdue connections."""
         self.loop.ahead_s += seconds
         if self.server._sweep is not None:
             self.server._sweep.cancel()

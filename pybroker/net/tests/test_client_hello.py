@@ -1,4 +1,4 @@
-"""What a client of TLS says first, as far as the broker looks at it."""
+"""The ClientHello of a TLS client, as far as the broker reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers speak to brokers: each proves itself to the other, and what is lost is told."""
+"""Brokers authenticate each other, and lost requests are reported."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def _two_brokers(cluster: Cluster) -> tuple[Broker, Broker]:
 
 
 class Never:
-    """What has been asked for, and takes for ever."""
+    """A request that never completes."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

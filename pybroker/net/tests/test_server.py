@@ -1,4 +1,4 @@
-"""The clients that are let in, and how the server goes away."""
+"""Which clients the server accepts, and how it stops."""
 
 from __future__ import annotations
 

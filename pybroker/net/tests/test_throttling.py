@@ -16,14 +16,14 @@ from pybroker.quotas.rate import Windows
 
 
 class Told:
-    """A response with a field for the time to wait."""
+    """A response with a throttle time."""
 
     def __init__(self, throttle_time_ms: int = 0) -> None:
         self.throttle_time_ms = throttle_time_ms
 
 
 class Loop:
-    """Timers that fire when a test says so."""
+    """An event loop whose timers fire on command."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -68,7 +68,7 @@ def client(ca: trustme.CA = CA, name: str | None = None, issuer: trustme.CA = CA
 
 
 async def is_served(harness: Harness) -> bool:
-    """Whatever went before, a client is served."""
+    """Whether the server still answers a new client."""
     answer = await (await harness.connect_tls(client())).ask(ECHO, 9, b"served")
     return answer == (9, b"served")
 
@@ -80,7 +80,7 @@ async def raw(harness: Harness, data: bytes = b"") -> Client:
 
 
 async def ended(connected: Client) -> None:
-    """The server has closed, perhaps after an alert."""
+    """Waits until the server has closed, perhaps after an alert."""
     with contextlib.suppress(ConnectionResetError):
         async with asyncio.timeout(LIMIT_S):
             await connected.reader.read()
@@ -149,7 +149,7 @@ async def test_tls_waits_at_the_memory_limit_and_continues(harness: Harness) -> 
 
 
 def hello() -> bytes:
-    """How a client begins."""
+    """Returns the first bytes of a TLS client."""
     outgoing = ssl.MemoryBIO()
     begun = client().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
     with pytest.raises(ssl.SSLWantReadError):

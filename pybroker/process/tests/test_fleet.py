@@ -37,7 +37,7 @@ def pid_of(folder: Path, node_id: int) -> int:
 
 
 def answers(port: int) -> bool:
-    """Whether somebody listens there."""
+    """Whether a process listens there."""
     try:
         socket.create_connection(("127.0.0.1", port)).close()
     except OSError:
@@ -131,7 +131,7 @@ if "--member" in sys.orig_argv:
 
 
 def test_other_output_of_a_broker_is_logged_and_its_messages_still_arrive(tmp_path: Path) -> None:
-    """Also after its hello, and more than a pipe holds."""
+    """Also after its first message, and if the output exceeds a pipe's buffer."""
     (tmp_path / "sitecustomize.py").write_text(SITE.replace("HERE", str(tmp_path)))
     with fleet(tmp_path / "data", "--processes", 2, env={"PYTHONPATH": str(tmp_path)}) as running:
         until(lambda: len(list(tmp_path.glob("said-*"))) == 2)

@@ -48,7 +48,7 @@ def idempotent(sequence: int, *values: bytes, epoch: int = 0, producer: int = 7)
 
 
 def values(records: Any) -> list[bytes | None]:
-    """The values of the records in what a fetch gave."""
+    """Returns the values of the records that a fetch returned."""
     data = records if isinstance(records, bytes) else records.read()
     return [record.value for record in iterate(data)]
 
@@ -125,7 +125,7 @@ class Node:
     # Metadata
 
     def publish(self, delta: MetadataDelta, *, makes_logs: bool = True) -> None:
-        """Changes the metadata; by default new logs are there when this returns."""
+        """Changes the metadata. By default, new logs exist when this returns."""
         self.run(self.metadata.publish(delta))
         while makes_logs and self.replicas.partitions.new:
             self.turn()
@@ -230,5 +230,5 @@ def folders(node: Node) -> list[str]:
 
 
 async def in_time(work: Any) -> None:
-    """Long before what a test holds up would go on."""
+    """Awaits ``work``, with a limit that ends long before a blocked call would resume."""
     await asyncio.wait_for(work, 40)

@@ -67,7 +67,7 @@ class Pair:
         return made[0]
 
     def ask(self) -> tuple[int, Any]:
-        """The next request, as it comes over the wire."""
+        """Returns the next request, encoded and decoded."""
         number, request = self.source.next_request()
         data = Fetch.request_codec.encode(VERSION, request)
         self.requests.append(Fetch.decode_request(VERSION, data, 0, len(data)))
@@ -82,7 +82,7 @@ class Pair:
         return self.source.on_response(number, self.sent(response), self.now_ms, NOW)
 
     def sent(self, response: Any) -> Any:
-        """The response as it comes over the wire."""
+        """Returns the response, encoded and decoded."""
         frame = Fetch.encode_response(VERSION, 0, response)
         pieces = frame if isinstance(frame, list) else [frame]
         data = b"".join(piece if isinstance(piece, bytes) else piece.read() for piece in pieces)[9:]
@@ -101,7 +101,7 @@ class Pair:
             self.source.on_kept(key(partition))
 
     def log(self, name: str = "t") -> Log:
-        """The follower's."""
+        """Returns the follower's log."""
         return self.follower.replicas.partitions.topics[name][0].log
 
 
@@ -115,5 +115,5 @@ def contents(log: Log) -> list[bytes | None]:
 
 
 def named(request: Any) -> list[tuple[int, int]]:
-    """(partition, offset) of what a request names."""
+    """Returns the (partition, offset) pairs of a request."""
     return [(each.partition, each.fetch_offset) for topic in request.topics for each in topic.partitions]

@@ -1,4 +1,4 @@
-"""Logs of deleted topics go after the metadata have lost the topics; until then nobody can reach them."""
+"""Logs of deleted topics are removed after the metadata; until then they cannot be reached."""
 
 from __future__ import annotations
 

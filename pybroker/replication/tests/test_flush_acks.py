@@ -43,7 +43,7 @@ class Follower:
         self.node.until(holds)
 
     def refuse(self, partition: Any) -> None:
-        """No descriptor is left for the folder of the partition, of which a name may not be on the disk."""
+        """Leaves no descriptor for the folder of the partition, whose name may not be on disk."""
         partition.log._durability.names_synced = False
         self.storage.fail("sync_folder", errno.EMFILE, lambda path: path == partition.log.folder)
 

@@ -1,4 +1,4 @@
-"""The broker of these tests leaves nothing behind that another test would hear of."""
+"""The broker of these tests leaves nothing that affects another test."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pyclient.protocol import errors
 
 
 class SlowToCopy(Storage):
-    """A disk on which moves do not get on until a test says so."""
+    """A disk on which moves advance only on command."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -100,7 +100,7 @@ def test_deleted_topic_no_longer_moves(make_node: MakeNode) -> None:
 def test_any_failure_of_a_move_ends_it(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Else nobody could move or compact the log before the next start."""
+    """Otherwise nobody could move or compact the log before the next start."""
 
     def copy(self: Move) -> None:
         raise error

@@ -61,7 +61,7 @@ def made(node: Node) -> list[str]:
 
 
 def kill(node: Node) -> None:
-    """Nothing is closed in order."""
+    """Stops the broker without closing its logs, as a kill does."""
     node.replicas.close()
     for pool in node.pools:
         pool.shutdown()
@@ -242,7 +242,7 @@ def test_a_stopping_broker_creates_no_more_logs(make_node: MakeNode) -> None:
 
 
 def refuse(storage: FaultyStorage) -> None:
-    """No descriptor is left."""
+    """Leaves no descriptor."""
     storage.fail("open", errno.EMFILE, lambda path: "/t-" in path)
 
 

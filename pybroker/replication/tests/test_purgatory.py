@@ -1,4 +1,4 @@
-"""Requests that wait: what ends a wait, and that nothing is left of it."""
+"""Waiting requests: what ends a wait, and that nothing remains of it."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_replica_that_is_assigned_elsewhere_leaves(node: Node) -> None:
 
 
 class SlowToRemove(Storage):
-    """A disk on which nothing is unlinked until a test says so."""
+    """A disk on which files are removed only on command."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()

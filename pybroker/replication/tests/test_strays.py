@@ -1,4 +1,4 @@
-"""What the metadata do not know is kept: logs without a topic are set aside, and come back with it."""
+"""Logs that the metadata do not know are kept: they are set aside as strays, and return with their topic."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def topic_of(node: Node, name: str = "t") -> TopicImage:
 
 
 def lose(node: Node, name: str = "t") -> TopicImage:
-    """The topic is missing in an image that was read again."""
+    """Publishes an image without the topic, as if it was read again."""
     topic = topic_of(node, name)
     node.publish(MetadataDelta(missing={name: topic}, reading=Reading()))
     return topic

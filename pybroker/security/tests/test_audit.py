@@ -1,4 +1,4 @@
-"""The audit log says in Kafka's words who was denied, and repetitions do not fill it."""
+"""The audit log names denied users in Kafka's format, and repetitions do not fill it."""
 
 from __future__ import annotations
 

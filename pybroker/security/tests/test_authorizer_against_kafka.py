@@ -53,7 +53,7 @@ def fields(binding: AclBinding) -> tuple[str, ...]:
 
 
 def ask(lines: list[str]) -> list[str]:
-    """What Kafka says."""
+    """Returns Kafka's decision."""
     return subprocess.run(
         [*peers.jvm("512m"), str(WITNESS)],
         input="\n".join(lines),

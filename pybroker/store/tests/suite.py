@@ -1,4 +1,4 @@
-"""What every coordination store promises, as a class of tests; a subclass says how to open one."""
+"""The promises of every coordination store, as a class of tests. A subclass opens a store."""
 
 from __future__ import annotations
 

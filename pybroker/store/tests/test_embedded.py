@@ -149,7 +149,7 @@ def test_the_database_syncs_every_commit(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 async def set_writable(server: EmbeddedServer, writable: bool) -> None:
-    """As a disk that is full, or has room again."""
+    """Makes the store fail like a full disk, or work again."""
     await server.run(lambda: server._tree._database.execute(f"PRAGMA query_only = {'OFF' if writable else 'ON'}"))
 
 

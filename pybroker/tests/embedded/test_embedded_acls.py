@@ -27,7 +27,7 @@ PATIENCE_S = 60
 
 
 def bindings(*acls: Acl) -> list[AclBinding]:
-    """As the broker reads them."""
+    """Returns the ACLs as the broker parses them."""
     return first_acls(StartOptions(add_acl=tuple(text for acl in acls for text in texts(acl))))
 
 
@@ -96,7 +96,7 @@ def test_members_get_the_acls(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[pybroker.EmbeddedBroker]:
-    """Its clients are nobody, and may do everything."""
+    """Starts a broker whose clients are anonymous and may do everything."""
     acls = [pybroker.Acl("alice", "READ", topic="flights"), pybroker.Acl("alice", "READ", group="*")]
     with pybroker.run(acls=acls, super_users="User:ANONYMOUS") as broker:
         yield broker

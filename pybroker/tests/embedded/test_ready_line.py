@@ -1,4 +1,4 @@
-"""What an owner says to its broker and hears of it, without a broker."""
+"""The messages between an owner and its broker, without a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.embedded import EmbeddedBroker
 
 
 class Process:
-    """It has said these lines."""
+    """A process that has printed these lines."""
 
     log = "no space left"
     is_alive = False

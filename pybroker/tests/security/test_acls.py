@@ -227,7 +227,7 @@ def test_an_acl_that_several_filters_match_is_deleted_by_the_first(tmp_path: Pat
 def test_an_acl_that_the_store_kept_is_deleted_by_the_next_filter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the second result would say that no such ACL is left."""
+    """Otherwise the second result would say that no such ACL is left."""
 
     async def scenario() -> None:
         async with Cluster(tmp_path, **AUTHORIZED) as cluster:

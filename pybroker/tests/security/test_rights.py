@@ -106,11 +106,11 @@ class Served:
         return self._runner.run(asked())
 
     def told(self, api: Api, version: int, **fields: Any) -> Any:
-        """The answer to a request of these fields."""
+        """Returns the response to a request with these fields."""
         return self.ask(api, version, built(api, fields))
 
     def prepare(self) -> None:
-        """The topic, group and transactional id that exist."""
+        """Creates the topic, the group and the transactional id of the tests."""
         self.broker.authorizer = None
         topic = {"name": EXISTS, "num_partitions": 1, "replication_factor": 1}
         assert codes(self.told(p.CreateTopics, 7, topics=[topic])) == set()

@@ -33,13 +33,13 @@ from pyclient.protocol.apis import Api
 
 
 async def told(broker: Broker, api: Api, version: int, **fields: Any) -> Any:
-    """The answer to a client on a connection of its own."""
+    """Returns the response on a new connection."""
     async with Client(broker) as client:
         return await client.ask(api, version, built(api, fields))
 
 
 async def until_told(broker: Broker, api: Api, version: int, **fields: Any) -> Any:
-    """The answer, once there is no error in it."""
+    """Returns the response once it has no error."""
     while codes(answer := await told(broker, api, version, **fields)):
         await pause()
     return answer

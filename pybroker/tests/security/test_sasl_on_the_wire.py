@@ -1,4 +1,4 @@
-"""What comes on a connection before, while and after its client says who it is, byte by byte."""
+"""Requests before, during and after the login on a connection, byte by byte."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 class Raw:
-    """A client that says what it wants."""
+    """A client that sends any bytes."""
 
     def __init__(self, served: Running, listener: str = "INSIDE") -> None:
         host, _, port = address(served, listener).rpartition(":")
@@ -172,7 +172,7 @@ def test_long_frames_of_those_who_have_not_said_who_they_are_have_one_limit(
 def test_long_frames_within_their_limit_are_counted_without_a_look_at_other_clients(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else each piece of a frame took the loop 70 µs when there were a thousand clients."""
+    """Otherwise each piece of a frame took the loop 70 µs when there were a thousand clients."""
     monkeypatch.setattr(sasl_connection, "LARGE", 1_000)
     monkeypatch.setattr(Strangers, "holders", None)
     body = joined(ApiVersions.encode_request(3, 7, "raw", ApiVersions.Request(client_software_name="x" * 3_900)))

@@ -29,7 +29,7 @@ if "--member" in sys.orig_argv:
 
 
 class Hang:
-    """A broker process that can be made to hang, and to go on."""
+    """A broker process that can be halted and resumed."""
 
     def __init__(self, folder: Path, pid: int) -> None:
         self._pipe = folder / f"pipe-{pid}"

@@ -90,13 +90,13 @@ async def live(cluster: Cluster, chance: random.Random, faults: int) -> None:
 
 
 def cut(broker: Broker) -> None:
-    """All connections of the broker to others break."""
+    """Breaks all connections of the broker to others."""
     for peer in broker.peers._peers.values():
         peer.moved()
 
 
 def check(workload: Workload, cluster: Cluster) -> None:
-    """Nothing acknowledged is lost or elsewhere than was told, and all replicas have the same bytes."""
+    """Checks that no acknowledged record is lost or moved, and that all replicas have the same bytes."""
     for topic in TOPICS:
         logs = [partition(broker, topic).log for broker in cluster.brokers.values()]
         assert len({raw(log) for log in logs}) == 1
@@ -139,7 +139,7 @@ def run(root: Path, seed: int, faults: int) -> None:
 
 
 def is_whole(workload: Workload, topic: str) -> bool:
-    """Everybody is in sync again."""
+    """Whether all replicas are in sync again."""
     leader = workload.leader(topic)
     return leader is not None and members(leader, topic) == {1, 2, 3}
 

@@ -1,4 +1,4 @@
-"""What ``cluster health`` and ``kafka-topics`` call trouble: of clusters that one broker cannot show."""
+"""What ``cluster health`` and ``kafka-topics`` report as unhealthy, for clusters that one broker cannot show."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WHERE = "t-0 and 1 more, of 1 topic"
 
 
 class Cluster:
-    """Says what an Admin would say."""
+    """A fake Admin that describes this cluster."""
 
     def __init__(
         self, *partitions: PartitionDescription, controller: int = 1, dirs: Any = None, min_isr: str = "1"
@@ -132,7 +132,7 @@ def test_partitions_in_trouble_say_what_they_lack(found: PartitionDescription, t
 def test_an_absent_broker_without_partitions_is_reported(
     monkeypatch: pytest.MonkeyPatch, fenced: tuple[int, ...] | None, found: list[Trouble]
 ) -> None:
-    """A warning in every form, and no failure: records can be written and read."""
+    """It is a warning in every output format, and not a failure: records can be written and read."""
     cluster = Cluster(partition(1, (1, 2), (1, 2)), dirs=Results())
     cluster.fenced = fenced
     monkeypatch.setattr(cluster_options.Cluster, "admin", lambda self: nullcontext(cluster))

@@ -1,4 +1,4 @@
-"""What verbs say beside their result."""
+"""What verbs print on stderr beside their result."""
 
 from __future__ import annotations
 

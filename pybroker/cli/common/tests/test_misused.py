@@ -1,4 +1,4 @@
-"""What a person mistypes, or breaks off."""
+"""Mistyped and interrupted commands."""
 
 from __future__ import annotations
 

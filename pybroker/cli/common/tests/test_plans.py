@@ -1,4 +1,4 @@
-"""What could destroy something: shown by --dry-run, which changes nothing; done at once, or by --execute."""
+"""Verbs that can destroy data: --dry-run shows the plan and changes nothing; without it, or by --execute, they act."""
 
 from __future__ import annotations
 

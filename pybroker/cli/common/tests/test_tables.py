@@ -68,7 +68,7 @@ def bootstrap() -> Iterator[str]:
 
 
 def on_terminal(columns: int, bootstrap: str, *words: str) -> list[str]:
-    """What a command shows on the terminal behind its stdout."""
+    """Returns what a command prints on a terminal at its stdout."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "PYBROKER_BOOTSTRAP": bootstrap, "COLUMNS": str(columns), "TERM": "xterm"}
     process = subprocess.Popen(

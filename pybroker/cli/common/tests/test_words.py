@@ -1,4 +1,4 @@
-"""What the command says to words it does not know, and what it costs to ask."""
+"""Errors about unknown words, and the cost of a suggestion."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap address of a broker that sends clients on to a port where nobody is. It has the topic ``t``."""
+    """Returns the address of a broker whose advertised port is closed. It has the topic ``t``."""
     data: Path = tmp_path_factory.mktemp("data")
     with pybroker.run(data_dir=data) as broker:
         Shell(broker.bootstrap_servers).done("produce", "t", "--value", "x")

@@ -26,7 +26,7 @@ INTERRUPT = b"\x03"
 
 
 class Terminal:
-    """A command in a terminal of its own. ``shown``: what it has written there."""
+    """Runs a command in its own terminal. ``shown``: what the command has written there."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process

@@ -1,4 +1,4 @@
-"""What the doctor says: of addresses that lead nowhere, of clocks, of settings; and of a broker that is well."""
+"""The doctor's findings about unreachable addresses, clocks and settings, and about a healthy broker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_advertised_address_that_leads_nowhere_is_explained(found: Reach, lev
 
 
 def test_for_a_broker_that_is_down_the_advice_is_to_start_it() -> None:
-    """Its address is right: another broker of that machine answers."""
+    """Its address is right, because another broker of that machine answers."""
     dead = Reach(CAME_BY.host, CAME_BY.port + 1, CAME_BY.addresses, 0.0, "connect", "Connection refused")
     alone = network.advertised(7, dead, CAME_BY, [dead])
     assert "advertised.listeners" in alone.advice, "it has answered, by an address that it does not give"

@@ -1,4 +1,4 @@
-"""What the doctor, and any other verb, says of the way to a listener with SASL."""
+"""The errors of the doctor, and of any other verb, about a listener with SASL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def guarded(broker: ScriptedBroker) -> None:
 
 
 def closing(broker: ScriptedBroker) -> None:
-    """To whom has not said who it is."""
+    """Closes the connection of a client that has not authenticated."""
     guarded(broker)
     broker.handlers[Metadata] = lambda *_: HANG_UP
 
@@ -50,7 +50,7 @@ def written(folder: Path, **changed: str) -> Path:
 
 
 def examined(address: str, file: Path | None) -> dict[str, Any]:
-    """What is found of an address."""
+    """Returns the doctor's findings about an address."""
     config = () if file is None else ("--command-config", file)
     ended = Shell(address)("doctor", *config, "-o", "json", *TIMEOUT)
     return {each["check"]: each for each in json.loads(ended.out)}
@@ -104,7 +104,7 @@ def test_a_client_that_may_connect_gets_no_report_about_sasl(tmp_path: Path) -> 
 
 def test_a_missing_right_is_reported_with_the_command_that_grants_it() -> None:
     class Denying:
-        """A cluster that lets nobody in."""
+        """A cluster that denies every login."""
 
         def admin(self) -> Any:
             denied = errors.ClusterAuthorizationFailed()

@@ -1,4 +1,4 @@
-"""What the doctor says of the way to a listener that speaks TLS, and to one that does not."""
+"""The doctor's findings about a listener with TLS, and about one without."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUT = ("--timeout", 30)
 
 
 def examined(address: str, folder: Path, **settings: str) -> dict[str, Any]:
-    """What is found, by what was checked."""
+    """Returns the findings by the name of the check."""
     file = folder / "client.properties"
     lines = {key_with_dots(name): value.replace("\n", "\\n") for name, value in settings.items()}
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))

@@ -21,7 +21,7 @@ RATES = "producer_byte_rate=1024,consumer_byte_rate=2e7"
 
 
 class World(NamedTuple):
-    """Commands, and what the broker knows."""
+    """Runs Kafka's scripts against a scripted broker."""
 
     shell: Shell
     acls: Acls
@@ -42,7 +42,7 @@ def world() -> Iterator[World]:
 
 
 def current(name: str, *entries: str, kind: str = "TOPIC", pattern: str = "LITERAL") -> str:
-    """What the script says of a resource."""
+    """Returns what the script prints about a resource."""
     where = f"ResourcePattern(resourceType={kind}, name={name}, patternType={pattern})"
     return f"Current ACLs for resource `{where}`:\n{lines(*entries)}\n"
 

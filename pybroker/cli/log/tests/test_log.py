@@ -15,7 +15,7 @@ from pyclient import Producer
 
 @pytest.fixture(scope="module")
 def at() -> Iterator[tuple[Shell, Path]]:
-    """A broker with records, an aborted transaction and a committed offset; and where its logs lie."""
+    """Returns a broker with records, an aborted transaction and a committed offset, and its log dir."""
     with pybroker.run(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1) as broker:
         shell = Shell(broker.bootstrap_servers)
         shell.done("topic", "create", "t", "-p", 2)

@@ -1,4 +1,4 @@
-"""A store that is lost or older than the logs loses no record: what it does not know is kept, and given back."""
+"""A lost or outdated store loses no record: logs that it does not know are kept, and given back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = [f"a{n}" for n in range(300)]
 
 
 def lose_store(folder: Path) -> None:
-    """But what the broker knows of its cluster's id stands in its log dirs too."""
+    """Removes the store. The log dirs still know the cluster's id."""
     for path in folder.glob(STORE):
         path.unlink()
 
@@ -89,7 +89,7 @@ def test_a_folder_that_is_not_a_stray_is_not_removed(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_log_of_a_lost_topic_that_is_not_a_stray_yet_is_adopted_too(tmp_path: Path) -> None:
-    """One that has joined goes on with what it leads while the others are stopped, and has more than they have."""
+    """A broker continues to lead its topics while the others are stopped, and gets more records than they have."""
     settings = {"default_replication_factor": 2, "offsets_topic_num_partitions": 1}
     with pybroker.run(2, data_dir=tmp_path, **settings) as broker:
         shell = Shell(broker.bootstrap_servers)

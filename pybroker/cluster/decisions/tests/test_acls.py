@@ -170,7 +170,7 @@ def test_a_filter_that_finds_nothing_writes_nothing() -> None:
 
 
 def test_a_filter_that_names_a_resource_looks_at_no_others() -> None:
-    """Else a request of thousands of filters would look at thousands of ACLs for each."""
+    """Otherwise a request of thousands of filters would look at thousands of ACLs for each."""
     prefix, group = FLIGHTS._replace(pattern_type=PatternType.PREFIXED), FLIGHTS._replace(resource_type=GROUP)
     other = FLIGHTS._replace(name="other")
     image = with_acls({FLIGHTS: (ALICE,), prefix: (ALICE,), group: (BOB,), other: (BOB,)})

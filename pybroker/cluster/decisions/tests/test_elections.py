@@ -214,7 +214,7 @@ def test_a_broker_is_fit_per_partition() -> None:
 
 
 def test_a_replica_whose_disk_has_failed_is_not_eligible_when_its_broker_is_back() -> None:
-    """A sync that fails may drop what was written; the process that comes next would not know."""
+    """A failed sync may drop written records, and the next process could not know."""
     topic = TopicImage("a", bytes(16), (partition(1, (1, 2), (1, 2)),))
     failed = Standing(frozenset({1, 2}), offline={(topic.id, 0): frozenset({2})}).at(topic.id, 0)
     alone = after_change(topic.partitions[0], failed, min_isr=2)

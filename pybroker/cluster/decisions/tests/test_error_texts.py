@@ -1,4 +1,4 @@
-"""What Kafka says of topics that cannot be made or changed: scripts look for these sentences."""
+"""Kafka's error messages about topics that cannot be created or changed: scripts search for them."""
 
 from __future__ import annotations
 

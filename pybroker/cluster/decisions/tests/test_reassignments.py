@@ -76,13 +76,13 @@ class State:
         return plan.results[0]
 
     def change(self, **fields: Any) -> None:
-        """The partition as it was made by what is not told here."""
+        """Changes these fields of the partition."""
         topic = self.image.topics["t"]
         changed = topic._replace(partitions=(replace(self.partition, **fields),))
         self.image = self.image.apply(MetadataDelta({"t": changed}))
 
     def only_alive(self, *ids: int) -> None:
-        """All other brokers die."""
+        """Leaves only these brokers alive."""
         brokers = {id: self.image.brokers[id] for id in ids}
         self.apply(CONTROLLER.change_brokers(self.image, brokers).steps)
 

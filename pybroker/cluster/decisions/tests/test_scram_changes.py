@@ -1,4 +1,4 @@
-"""Users' passwords for SCRAM in the metadata: who decides what, and what is stored."""
+"""SCRAM credentials in the metadata: which broker decides, and what is stored."""
 
 from __future__ import annotations
 

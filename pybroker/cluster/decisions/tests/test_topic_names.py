@@ -1,4 +1,4 @@
-"""Which names of topics collide, and what it costs to find that out."""
+"""Which topic names collide, and the cost of finding out."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_an_unreadable_setting_is_ignored_by_controller_and_leaders(text: str) -
 
 
 def after(image: MetadataImage, *brokers: BrokerRegistration) -> tuple[MetadataImage, list[str]]:
-    """When these brokers are those that live; and what is in doubt then."""
+    """Returns the image after only these brokers stay alive, and the partitions in doubt."""
     alive = {each.id: each for each in brokers}
     plan = TopicController(BrokerConfig({}), bytes, lambda: 0).change_brokers(image, alive)
     for step in plan.steps:

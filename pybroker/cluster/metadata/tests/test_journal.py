@@ -70,7 +70,7 @@ def acls(chance: Random) -> dict[ResourcePattern, Entries]:
 
 
 def step(chance: Random, image: MetadataImage) -> MetadataDelta:
-    """A change that a controller could make of ``image``."""
+    """Returns a change that a controller could make to ``image``."""
     changed, deleted = {}, {}
     for name in chance.sample("tuv", 2):
         old = image.topics.get(name)

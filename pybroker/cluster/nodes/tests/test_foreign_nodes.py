@@ -1,4 +1,4 @@
-"""What other programs have written into ZooKeeper stops nobody."""
+"""Nodes that other programs have written into ZooKeeper stop no broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a controller's write that the store does not take."""
+"""What happens to a controller's write that the store refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller removes of deleted topics, and what it leaves because it belongs to others."""
+"""The nodes of deleted topics that a controller removes, and those of others that it keeps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def paths_of(topic: TopicImage) -> list[str]:
 def test_each_step_needs_the_mark_and_the_last_one_removes_it_with_the_root(
     monkeypatch: pytest.MonkeyPatch, partitions: int, is_found: bool
 ) -> None:
-    """Else a mark outlives the root: the next controller would look for the nodes in a new topic of the name."""
+    """Otherwise a mark outlives the root: the next controller would look for the nodes in a new topic of the name."""
     monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 4)
     topic = topic_of(partitions)
     [removal] = deletion_of([topic], {}).later

@@ -1,4 +1,4 @@
-"""By a configuration that cannot be read nothing is deleted, until it can, or somebody sets a policy."""
+"""A topic with an unreadable configuration loses no record until it is readable again, or a policy is set."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ QUICK = GroupSettings(initial_rebalance_delay_ms=0)
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer of these topics says."""
+    """Returns a consumer's subscription to these topics."""
     return ConsumerProtocolSubscription.encode(1, ConsumerProtocolSubscription(topics=list(topics)))
 
 
@@ -53,7 +53,7 @@ def _topics(topic: Any, partition: Any, offsets: Offsets, metadata: str | None) 
 
 
 class Ticket:
-    """Somebody who waits; a second answer is an error of the shard."""
+    """A waiting request. A second answer is an error of the shard."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -64,7 +64,7 @@ class Ticket:
 
     @property
     def answer(self) -> Any:
-        """The response; raises the error that came instead."""
+        """Returns the response, or raises its error."""
         [answer] = self.answers
         if isinstance(answer, KafkaError):
             raise answer
@@ -131,7 +131,7 @@ class Driver:
     # What a runtime does
 
     def perform(self, event: Event, ticket: Ticket | None = None) -> Result:
-        """One event, carried out."""
+        """Applies one event and its effects."""
         result = Result(Moment(WALL + self.wall_shift_ms + self.monotonic_ms, self.monotonic_ms), ticket)
         try:
             event(result)
@@ -166,7 +166,7 @@ class Driver:
         return ticket
 
     def pass_ms(self, milliseconds: int) -> None:
-        """Time goes by; every timer fires at its time."""
+        """Advances the clock. Every timer fires at its time."""
         end = self.monotonic_ms + milliseconds
         timers = self.shard.timers
         while (deadline := timers.next_deadline_ms) is not None and deadline <= end:
@@ -345,7 +345,7 @@ class Driver:
         return (known - self._seen(options)).pop(), first
 
     def _seen(self, options: dict[str, Any]) -> set[str]:
-        """Ids of members that are not the last one."""
+        """Returns the ids of all members but the last."""
         members = list(self.group(options.get("group", "g")).members)
         return {member.id for member in members[:-1]}
 
@@ -356,7 +356,7 @@ class Driver:
         return self.settle([id for id, _ in joined], options.get("group", "g"))
 
     def settle(self, ids: list[str], group: str = "g") -> list[str]:
-        """All sync."""
+        """All members sync."""
         generation = self.group(group).generation
         leader = self.group(group).members.leader_id
         for id in [each for each in ids if each != leader]:

@@ -80,7 +80,7 @@ class Crowd:
         return self.random.choice(ids[-5:])
 
     def learn(self) -> None:
-        """Clients read what they are told."""
+        """Clients read their responses."""
         for ticket in [each for each in self.joins if not each.waits]:
             self.joins.remove(ticket)
             answer = ticket.answers[0]
@@ -190,7 +190,7 @@ def offsets_of(driver: Driver, id: str) -> list[Any]:
 
 
 def durable(driver: Driver, *, empty: bool) -> dict[str, Any]:
-    """What a client may rely on after a failover: offsets, and assignments that it was told.
+    """Returns what must survive a failover: committed offsets, and assignments that members have received.
 
     With ``empty`` also the generation of empty groups, which goes on even if it cannot be written.
     """

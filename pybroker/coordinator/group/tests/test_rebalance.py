@@ -1,4 +1,4 @@
-"""Rebalances: who is waited for, how long, and what the members agree on."""
+"""Rebalances: which members are awaited, how long, and the protocol that they agree on."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_group_takes_no_more_members_than_group_max_size() -> None:
 
 
 def test_the_members_of_a_group_say_together_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else one group takes all memory: a member that waits may have said a megabyte, and stays for minutes."""
+    """Otherwise one group takes all memory: a member that waits may have said a megabyte, and stays for minutes."""
     large, small = {"range": subscription("t" * 1000)}, {"range": subscription("t")}
     monkeypatch.setattr(joining, "_MOST_BYTES_OF_ALL", 3_000)
     driver = Driver()
@@ -202,7 +202,7 @@ def test_the_members_of_a_group_say_together_no_more_than_its_limit(monkeypatch:
 def test_a_group_rebalances_without_a_member_that_says_too_much(
     is_synced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else nobody reads the member's partitions, or all wait for the assignment of a leader that has gone."""
+    """Otherwise nobody reads the member's partitions, or all wait for the assignment of a leader that has gone."""
     large = {"range": subscription("t" * 2_000)}
     driver = Driver()
     leader, other = driver.stable(2)

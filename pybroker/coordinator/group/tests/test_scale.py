@@ -1,4 +1,4 @@
-"""A thousand of everything: what an event touches does not grow with what it does not concern."""
+"""A thousand of everything: the cost of an event grows only with the groups and members that it concerns."""
 
 from __future__ import annotations
 

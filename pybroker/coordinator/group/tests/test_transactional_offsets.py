@@ -1,4 +1,4 @@
-"""Offsets that are committed in transactions: when they count, and what they hold up (KIP-447)."""
+"""Offsets committed in transactions: when they count, and which reads wait for them (KIP-447)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Driver:
         return [effect for effect in self.effects if isinstance(effect, Ending)]
 
     def reloaded(self, **options: Any) -> Driver:
-        """A coordinator that has only the log."""
+        """Returns a coordinator that has loaded only the log."""
         return Driver(list(self.log), level=self.level, **options)
 
     # What a runtime does
@@ -73,7 +73,7 @@ class Driver:
         return None
 
     def pass_ms(self, milliseconds: int) -> None:
-        """Time goes by; every timer fires at its time."""
+        """Advances the clock. Every timer fires at its time."""
         end = self.monotonic_ms + milliseconds
         timers = self.shard.timers
         while (deadline := timers.next_deadline_ms) is not None and deadline <= end:
@@ -114,7 +114,7 @@ class Driver:
         return self.end(producer, False, **options)
 
     def complete(self) -> None:
-        """The markers of the last ending are written."""
+        """Reports that the markers of the last transaction are written."""
         ending = self.endings[-1]
         self.perform(lambda result: self.shard.complete(ending, result))
 
@@ -123,7 +123,7 @@ class Driver:
         return [each.transactional_id for each in found]
 
     def transaction(self, producer: Producer, committed: bool = True, *, version: int = 2) -> Producer:
-        """A whole transaction; the producer that goes on."""
+        """Runs a whole transaction. Returns the producer for the next one."""
         self.add(producer, version=version)
         following = self.end(producer, committed, version=version)
         self.complete()

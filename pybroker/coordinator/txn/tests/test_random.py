@@ -71,7 +71,7 @@ class Run:
         self.driver.pass_ms(self.random.choice((1, 20_000)))
 
     def give(self, owner: Producer, *, again: bool) -> None:
-        """Only a retry may be given what was given before."""
+        """Checks that only a retry returns an epoch that was returned before."""
         assert again or owner not in self.given
         assert owner.epoch < MAX_EPOCH
         self.given.add(owner)

@@ -1,4 +1,4 @@
-"""Records of __transaction_state and what is told of them."""
+"""Records of __transaction_state, and their description as text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_feature_says_which_format_is_written(level: int, version: int) -> N
 
 
 def test_the_bytes_are_those_of_kafka() -> None:
-    """As its TransactionLog writes them: key version 0; value 1 with tags 0 and 2."""
+    """Kafka's TransactionLog writes key version 0, and value version 1 with tags 0 and 2."""
     driver = Driver()
     producer = driver.init()
     driver.add(producer)

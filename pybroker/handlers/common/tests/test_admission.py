@@ -1,4 +1,4 @@
-"""Produce within transactions: when the coordinator is asked, and what its word is worth."""
+"""Produce in transactions: when the coordinator is asked, and how long its answer is valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OTHER = TopicPartition("t", 1)
 
 
 class Coordinator:
-    """Says what ``verdict`` holds, when ``word`` (if it is there) is done; remembers who asked."""
+    """A coordinator that answers ``verdict`` once ``word`` is done, if there is one. It records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, list[TopicPartition], bool]] = []
@@ -204,7 +204,7 @@ def test_batch_before_the_first_one_that_was_accepted_is_no_duplicate(node: Node
 
 
 class Waiting:
-    """A request that waits for the coordinator's word."""
+    """A request that waits for the coordinator's answer."""
 
     def __init__(self, node: Node, records: bytes, version: int = 12) -> None:
         self.node = node
@@ -254,7 +254,7 @@ def test_an_answer_after_the_end_of_the_transaction_admits_nothing(node: Node, v
 
 
 class Later(Executor):
-    """A thread that does its work when ``go_on`` is called."""
+    """A thread that runs its function when ``go_on`` is called."""
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
         self._done: Future[Any] = Future()
@@ -319,7 +319,7 @@ def leadership(node: Node, leaders: tuple[int, int], epoch: int) -> None:
 
 
 def asked_for_both(node: Node) -> Callable[[], list[int]]:
-    """A request with a batch for either partition, which waits; what it returns gives the error codes."""
+    """Sends a request with a batch for each partition, which waits. Returns a function for the error codes."""
     node.transactions.word = word = node.loop.create_future()
     data = [Request.PartitionProduceData(index=index, records=transactional()) for index in (0, 1)]
     topics = [Request.TopicProduceData(name="t", partition_data=data)]

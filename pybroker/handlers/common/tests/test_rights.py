@@ -1,4 +1,4 @@
-"""What the authorizer has said is remembered on a connection while it is true."""
+"""A connection remembers the authorizer's decisions as long as they are valid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = [f"t{number}" for number in range(5)]
 
 
 class Counting:
-    """Allows what is in ``allowed``, and counts what it is asked."""
+    """Allows the rights in ``allowed``, and counts the questions."""
 
     def __init__(self) -> None:
         self.version = 0

@@ -27,12 +27,12 @@ LOCAL = ("10.1.2.3", 9092)
 
 
 async def nobody(*_: object) -> None:
-    """The controller is not to be found."""
+    """Fails like a lookup that finds no controller."""
     raise errors.NotController
 
 
 async def passes(settings: object) -> None:
-    """The trial of settings of TLS."""
+    """Stands for the check of TLS settings, and accepts all of them."""
 
 
 class Administration:

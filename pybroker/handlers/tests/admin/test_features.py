@@ -1,4 +1,4 @@
-"""ApiVersions tells features; UpdateFeatures changes them."""
+"""ApiVersions returns features; UpdateFeatures changes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log and its cleaner, which runs when it is told to."""
+"""A log and its cleaner, which runs on command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL = Resources(map_bytes=1 << 16, read_bytes=500)
 
 
 class Compacted:
-    """A log, and a cleaner that runs when it is told to."""
+    """A log, and a cleaner that runs on command."""
 
     def __init__(self, root, config: LogConfig = CONFIG, *, storage=None, throttle=None) -> None:
         self.clock = ManualClock(NOW)

@@ -103,7 +103,7 @@ class Reader:
         return True
 
     def values(self) -> dict[bytes, bytes]:
-        """What a table of all that was read holds."""
+        """Returns the table of latest values that the reader has built."""
         found = {record.key: record.value for record in self.seen}
         return {key: value for key, value in found.items() if value is not None}
 
@@ -287,7 +287,7 @@ class History:
         self.began_ms, self.least_ms = self.clock.now_ms(), self.config.delete_retention_ms
 
     def read(self) -> None:
-        """A page, now and then; where it ends the consumer has the values that the model has."""
+        """Reads a page now and then. At the end, the consumer must have the values of the model."""
         self.least_ms = min(self.least_ms, *self.horizons_left(), self.config.delete_retention_ms)
         if self.choice.random() < 0.5 and not self.reader.read(self.log):
             if self.clock.now_ms() - self.began_ms < self.least_ms:
@@ -300,7 +300,7 @@ class History:
         return (horizon - self.began_ms for horizon in self.horizons.values() if horizon > self.began_ms)
 
     def deleted_below_start(self) -> frozenset[bytes]:
-        """Keys of which DeleteRecords took records: a consumer may have read them before, or not."""
+        """Returns the keys whose records DeleteRecords removed: a consumer may have read them before, or not."""
         return frozenset(record.key for record in self.committed(0) if record.offset < self.start)
 
     def everything(self) -> list[Written]:

@@ -1,4 +1,4 @@
-"""What compaction leaves of transactions and of what a log knows of producers."""
+"""What compaction keeps of transactions, and of the producers that a log knows."""
 
 from __future__ import annotations
 

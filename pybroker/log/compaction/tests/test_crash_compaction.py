@@ -28,7 +28,7 @@ RECORD = 40
 
 @dataclass
 class Promise:
-    """What was told to somebody when this was said."""
+    """The state of the log that was promised to a client."""
 
     latest: dict[bytes, bytes | None]
     """Every key's last value below ``end``, None where its tombstone was."""
@@ -120,7 +120,7 @@ def view(log: Log) -> dict[bytes, bytes | None]:
 
 
 def violation(image: CrashImage, root: str) -> str | None:
-    """What recovery did not keep; None where everything holds."""
+    """Returns a promise that recovery broke; None if all hold."""
     shutil.rmtree(root, ignore_errors=True)
     os.makedirs(root)
     image.write_to(root)

@@ -1,4 +1,4 @@
-"""What checkpoint files say of logs that are gone: nothing, once another log has the name."""
+"""Checkpoint files name no deleted log once another log has its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def loaded(path, storage=None):
 
 
 def remembered(path):
-    """The logs of which checkpoint files in this dir speak."""
+    """Returns the logs that the checkpoint files in this dir name."""
     return {tp for name in FILES for tp in checkpoints.read_offsets(Storage(), str(path / name))}
 
 

@@ -69,7 +69,7 @@ def test_the_switch_on_the_loop_syncs_nothing_and_copies_little(tmp_path):
 
 
 def test_the_transaction_index_of_the_active_segment_is_durable_before_the_log_switches(tmp_path):
-    """A start takes one that is not there for one without entries, and gives aborted records."""
+    """A start takes a missing index for an empty one, and would return aborted records."""
     storage = FaultyStorage()
     move = begun(tmp_path, storage, count=1)
     move.log.append_as_leader(idempotent(0, producer=7, transactional=True), 0, NOW)

@@ -1,4 +1,5 @@
-"""Two log dirs have a log of one name: the one that has more is it, and nothing that is only in the other one goes."""
+"""Two log dirs have a log of the same name: the longer one is used, and records that only the other one has are kept.
+"""
 
 from __future__ import annotations
 

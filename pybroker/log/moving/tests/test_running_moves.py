@@ -19,7 +19,7 @@ OTHER_ID = b"\1" * 16
 
 
 def switched(root, storage: FaultyStorage | None = None) -> tuple[LogManager, Log]:
-    """A log that goes on in ``b``, whose old folder has its name in ``a`` still."""
+    """Returns a log that has moved to ``b`` while its old folder still has its name in ``a``."""
     logs = manager(root / "a", root / "b", root / "c", config=CONFIG, storage=storage)
     logs.load()
     log = logs.get_or_create(TP, TOPIC_ID, CONFIG, str(root / "a"))

@@ -95,7 +95,7 @@ def test_a_truncation_after_forgotten_producers_keeps_the_known_ones(few, log):
 
 
 def test_idle_producers_are_searched_again_after_new_ones(few, log, monkeypatch):
-    """Else each producer that comes while all have open transactions would read all the others."""
+    """Otherwise each producer that comes while all have open transactions would read all the others."""
     looked = []
     longest_idle = idle_producers.longest_idle
     monkeypatch.setattr(idle_producers, "longest_idle", lambda *args: looked.append(1) or longest_idle(*args))

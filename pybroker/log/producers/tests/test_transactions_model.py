@@ -129,7 +129,7 @@ class Model:
             self.restart()
 
     def follow(self) -> None:
-        """Another replica copies the log, and says the same."""
+        """Copies the log to another replica, which must have the same state."""
         if self.start == 0:
             self.opened += 1
             other = self.open(f"t-{self.opened}")

@@ -17,7 +17,7 @@ from pyclient.protocol import errors
 
 
 class Meanwhile(Storage):
-    """What another thread does while the disk is asked, once."""
+    """Runs a function once, in the middle of a call to the disk, like another thread."""
 
     def __init__(self) -> None:
         self.work: Callable[[], object] = lambda: None
@@ -36,7 +36,7 @@ class Meanwhile(Storage):
 
 
 def two_strays(root: Path, storage: Storage) -> tuple[Strays, LogDir, list[Stray]]:
-    """Of one topic's partition, the older first."""
+    """Returns two strays of one partition, the older first."""
     log_dir = LogDir(storage, FileCache(), str(root))
     found = []
     for number in range(2):

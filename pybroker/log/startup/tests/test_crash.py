@@ -26,7 +26,7 @@ CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_ms=-1
 
 @dataclass
 class Promise:
-    """What was told to somebody: these records are safe."""
+    """A promise to a client: these records are safe."""
 
     synced: int
     """All below was acknowledged after a sync."""
@@ -40,7 +40,7 @@ class Promise:
 
 @dataclass
 class Life:
-    """A log that is written, and what it has promised."""
+    """A log with its writes and its promises."""
 
     storage: RecordingStorage
     log: Log
@@ -110,7 +110,7 @@ def live(root: str) -> Life:
 
 
 def violation(image: CrashImage, life: Life, root: str) -> str | None:
-    """What recovery did not keep; None where everything holds."""
+    """Returns a promise that recovery broke; None if all hold."""
     shutil.rmtree(root, ignore_errors=True)
     os.makedirs(root)
     image.write_to(root)

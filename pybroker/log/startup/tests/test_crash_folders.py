@@ -43,7 +43,7 @@ class Promise:
 
 @dataclass
 class Life:
-    """Two log dirs, and what is done there."""
+    """Two log dirs, and the operations on them."""
 
     root: str
     storage: RecordingStorage
@@ -191,7 +191,7 @@ def recorded(root: str) -> Life:
 
 @pytest.fixture(scope="module")
 def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
-    """Recorded once."""
+    """Returns the recorded life, which is recorded only once."""
     return recorded(str(tmp_path_factory.mktemp("life")))
 
 

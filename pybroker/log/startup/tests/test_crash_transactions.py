@@ -30,7 +30,7 @@ PRODUCERS = 4
 
 @dataclass
 class Promise:
-    """What was told: everything below ``synced`` is on the disk."""
+    """A promise: everything below ``synced`` is on disk."""
 
     synced: int
     appended: int = 0
@@ -115,7 +115,7 @@ def live(root: str, seed: int = 1) -> Life:
 
 
 def violation(image: CrashImage, life: Life, root: str) -> str | None:
-    """What recovery did not keep; None where everything holds."""
+    """Returns a promise that recovery broke; None if all hold."""
     shutil.rmtree(root, ignore_errors=True)
     os.makedirs(root)
     image.write_to(root)

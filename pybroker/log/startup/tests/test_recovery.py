@@ -60,7 +60,7 @@ def logs(folder):
 
 
 def last_batch(data):
-    """Where it begins."""
+    """Returns the position of the last batch."""
     begin = end = 0
     while end < len(data):
         begin, end = end, end + read_header(data[end:]).size

@@ -1,4 +1,4 @@
-"""A clean stop tells the next start of each log what it needs: it looks into no file."""
+"""A clean stop records what the next start needs, so that the start opens no log file."""
 
 import os
 import shutil
@@ -285,7 +285,7 @@ def test_names_that_were_not_synced_at_the_stop_are_synced_with_the_next_records
 
 
 def test_a_stop_syncs_what_a_truncation_has_changed(tmp_path):
-    """The marker says that all is on the disk: also that a file is shorter, and which segments are gone."""
+    """The marker claims that everything is on disk, including shorter files and removed segments."""
     stopped(tmp_path)
     storage = FaultyStorage()
     logs = started(tmp_path, storage)

@@ -1,4 +1,4 @@
-"""A server that answers who asks for keys, by HTTP, as a test says."""
+"""An HTTP server for keys, whose answers the test sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def jwks(*keys: Any) -> bytes:
 
 
 class KeysServer:
-    """``url`` of what it answers with ``status``, ``body`` and ``headers``; ``asked``: how often it was."""
+    """``url``: its address; ``status``, ``body``, ``headers``: its answer; ``asked``: the number of requests."""
 
     def __init__(self, body: bytes) -> None:
         self.status, self.body = 200, body
@@ -46,7 +46,7 @@ def serving(body: bytes = b"", context: ssl.SSLContext | None = None) -> Iterato
 
     class Server(HTTPServer):
         def handle_error(self, *_: object) -> None:
-            """A client that does not like it goes away."""
+            """Ignores a client that closes the connection early."""
 
     server = Server(("127.0.0.1", 0), Handler)
     if context is not None:

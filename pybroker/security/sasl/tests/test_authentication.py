@@ -1,4 +1,4 @@
-"""Which client may ask what, and when: an authentication as a state machine, without a socket and without a clock."""
+"""Which requests a client may send before, during and after its login, as a state machine without socket or clock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def known(max_reauth_ms: int = 0, now_s: float = 0.0) -> Authentication:
 
 
 def admitted(sasl: Authentication, now_s: float = 0.0) -> set[int]:
-    """The APIs that may be asked now."""
+    """Returns the APIs that are allowed now."""
 
     def may(key: int) -> bool:
         try:
@@ -113,7 +113,7 @@ def test_cve_2017_12610_an_authorization_id_that_is_the_user_is_accepted() -> No
 def conversation(
     user: str, password: str, *, nonce: Callable[[str], str] = str, first: bytes = b"", binding: str = "biws"
 ) -> Authentication:
-    """SCRAM as a client speaks it, with slips."""
+    """Runs SCRAM as a client does, with errors."""
     sasl = made()
     sasl.on_handshake(SCRAM.name, is_framed=True, now_s=0)
     said = scram.client_first(user, "client-nonce")

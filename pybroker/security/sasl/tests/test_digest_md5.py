@@ -1,4 +1,4 @@
-"""DIGEST-MD5: the example of RFC 2831, what ZooKeeper sends, and what is none."""
+"""DIGEST-MD5: the example of RFC 2831, ZooKeeper's challenge, and invalid ones."""
 
 from __future__ import annotations
 

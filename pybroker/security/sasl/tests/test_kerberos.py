@@ -30,7 +30,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 
 class Client:
-    """What a client says, and hears."""
+    """The client's side of an exchange: its messages, and the answers."""
 
     def __init__(self, sasl: Authentication | None = None, now_s: float = 0.0) -> None:
         mechanisms = {"GSSAPI": kerberized("INSIDE", SERVICE, Inline())}
@@ -46,7 +46,7 @@ class Client:
         return answer
 
     def refused(self, *messages: bytes) -> str:
-        """Why, as the log has it; the client hears one text."""
+        """Returns the reason in the log. The client always gets the same text."""
         with pytest.raises(SaslAuthenticationFailed, match="due to invalid credentials") as caught:
             self.say(*messages)
         assert self.sasl.is_over

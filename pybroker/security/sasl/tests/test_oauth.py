@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER: which count, and for whom."""
+"""Which OAUTHBEARER tokens are valid, and for which user."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def cases(count: int) -> list[Case]:
 
 
 def said(case: Case) -> list[str]:
-    """What the witness prints of a case, by our code; what it has read is read again."""
+    """Returns the lines that Kafka's classes should print for a case, computed by our code."""
     mechanism = case.mechanism
     salted = scram.salted_password(mechanism, case.password, case.salt, case.iterations)
     known = scram.credential(mechanism, salted, case.salt, case.iterations)

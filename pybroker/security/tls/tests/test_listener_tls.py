@@ -144,7 +144,7 @@ def test_repr_of_settings_hides_passwords(tmp_path: Path) -> None:
 
 
 def tried(tls: ListenerTls, given: BrokerConfig, **settings: str) -> str:
-    """What is said of these dynamic settings, nothing where they are accepted."""
+    """Returns the error about these dynamic settings, or nothing if they are accepted."""
     before = tls.context
     try:
         tls.try_out(given.overridden(with_dots(settings), {}))

@@ -64,7 +64,7 @@ class Driver(driver.Driver):
         return GroupShard(settings, self._new_id, lambda: self.image, facts)
 
     def again(self) -> Driver:
-        """Another broker has loaded the log."""
+        """Returns the coordinator of another broker that has loaded the log."""
         other = Driver(
             self.image, settings=self.consumer_settings, pace=self.pace, log=list(self.log)
         )
@@ -78,14 +78,14 @@ class Driver(driver.Driver):
         return result
 
     def do_effects(self) -> None:
-        """What was to be looked up is looked up, and told."""
+        """Performs the lookups that the shard asked for, and returns their results to it."""
         effects, self.effects = self.effects, []
         for effect in effects:
             assert isinstance(effect, Resolve)
             self.perform(partial(self.shard.consumers.resolved, effect.group_id, effect.look()))
 
     def change_topics(self, **topics: int) -> None:
-        """Topics are made, or get more partitions."""
+        """Creates topics, or adds partitions."""
         changed = {}
         for name, count in topics.items():
             known = self.image.topic(name)
@@ -94,7 +94,7 @@ class Driver(driver.Driver):
         self.image = self.image.apply(MetadataDelta(changed=changed))
 
     def delete_topic(self, name: str) -> None:
-        """The topic is gone."""
+        """Deletes the topic."""
         self.image = self.image.apply(MetadataDelta(deleted={name: self.image.topics[name]}))
 
     # Requests
@@ -152,13 +152,13 @@ class Driver(driver.Driver):
         return self.send(lambda result: self.shard.consumers.describe(group, result)).answer
 
     def consumers(self, group: str = "g") -> ConsumerGroup:
-        """The group."""
+        """Returns the group."""
         found = self.shard.groups[group]
         assert isinstance(found, ConsumerGroup)
         return found
 
     def has(self, member_id: str, group: str = "g") -> Has:
-        """What the coordinator has given the member, by the names of topics."""
+        """Returns the partitions that the coordinator has assigned to the member, by topic name."""
         member = self.consumers(group).members[member_id]
         return {self.image.names[id]: set(owned) for id, owned in member.assigned.items()}
 
@@ -197,7 +197,7 @@ class Client:
         self.take(self.driver.beat(self.id, self.epoch, has=says, **instance))
 
     def take(self, ticket: Ticket) -> None:
-        """Follows an answer."""
+        """Applies a response."""
         self.epoch = ticket.answer.member_epoch
         told = self.driver.told(ticket)
         if told is not None:

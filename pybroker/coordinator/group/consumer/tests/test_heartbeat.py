@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: who may join, epochs, and what is told."""
+"""ConsumerGroupHeartbeat: which members may join, epochs, and assignments in the response."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_a_member_that_reports_too_much_keeps_its_partitions_until_its_session_e
 
 
 def test_a_member_has_the_last_of_its_instance_ids_only() -> None:
-    """Else a client fills the memory with such ids, and a static member that needs one of them cannot join."""
+    """Otherwise a client fills the memory with such ids, and a static member that needs one of them cannot join."""
     driver = Driver()
     for instance_id in ("first", "second"):
         assert driver.come("m", instance_id=instance_id).code == 0

@@ -30,14 +30,14 @@ PART = ConsumerProtocolSubscription.TopicPartition
 
 
 def metadata(*topics: str, has: Has | None = None) -> bytes:
-    """What a classic consumer says."""
+    """Returns the subscription of a classic consumer."""
     owned = [PART(topic=topic, partitions=sorted(each)) for topic, each in (has or {}).items()]
     message = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=owned)
     return ConsumerProtocolSubscription.encode(1, message)
 
 
 def assignment(has: Has) -> bytes:
-    """What a leader assigns."""
+    """Returns the assignment of a leader."""
     part = ConsumerProtocolAssignment.TopicPartition
     parts = [part(topic=topic, partitions=sorted(each)) for topic, each in has.items()]
     return ConsumerProtocolAssignment.encode(1, ConsumerProtocolAssignment(assigned_partitions=parts))
@@ -60,7 +60,7 @@ def classic_group(driver: Driver, **options: Any) -> str:
 
 
 class Classic:
-    """A classic member of a consumer group: rejoins when its heartbeat says so."""
+    """A classic member of a consumer group. It rejoins when its heartbeat requires it."""
 
     def __init__(self, driver: Driver, member_id: str, has: Has, generation: int = 1) -> None:
         self.driver = driver
@@ -359,7 +359,7 @@ def test_a_static_classic_member_that_comes_back_as_a_consumer_keeps_its_partiti
 
 
 def test_a_static_member_keeps_its_place_when_a_join_in_its_stead_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a member that no client knows has its partitions, and no session of it ends."""
+    """Otherwise a member that no client knows has its partitions, and no session of it ends."""
     driver = Driver()
     member_id = classic_group(driver, instance="i")
     Client(driver, "new").come()
@@ -386,7 +386,7 @@ def test_the_bytes_of_members_are_counted_in_both_protocols() -> None:
 
 
 def test_a_static_member_that_was_replaced_is_waited_for_no_longer() -> None:
-    """Else each return takes memory for as long as the client says, up to weeks."""
+    """Otherwise each return takes memory for as long as the client says, up to weeks."""
     driver = Driver()
     classic_group(driver, instance="i")
     driver.come("new")
@@ -435,7 +435,7 @@ def test_reserved_ids_of_a_group_that_changes_its_protocol_are_no_longer_counted
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_nothing_is_kept_of_a_consumer_group_in_whose_place_a_classic_one_is_made_and_goes(leaves: bool) -> None:
-    """Else a client that may write any group fills the memory."""
+    """Otherwise a client that may write any group fills the memory."""
     driver = Driver()
     driver.come(subscribed_topic_regex="t.*")
     driver.do_effects()

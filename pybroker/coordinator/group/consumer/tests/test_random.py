@@ -108,7 +108,7 @@ class Crowd:
             self.driver.beat(member.id, LEAVE)
 
     def vanish(self) -> None:
-        """A member stops without a word; it reads on until its session is over."""
+        """A member stops without leaving. It reads until its session ends."""
         member = self.any()
         if member is not None and len(self.members) > 3:
             self.members.remove(member)
@@ -139,7 +139,7 @@ class Crowd:
             self.driver.change_topics(t=len(self.driver.image.topics["t"].partitions) + 1)
 
     def load(self) -> None:
-        """Another broker takes over."""
+        """Another broker becomes the coordinator."""
         if self.dice.random() < 0.5:
             loaded = self.driver.again()
             loaded.monotonic_ms = self.driver.monotonic_ms
@@ -182,7 +182,7 @@ class Crowd:
         assert set(group.targets) <= set(group.members)
 
     def rest(self) -> None:
-        """Nothing happens any more but heartbeats: the group comes to rest, and all is read."""
+        """Sends only heartbeats until the group is stable and all partitions are read."""
         for _ in range(40):
             self.driver.pass_ms(1_000)
             for member in self.members:

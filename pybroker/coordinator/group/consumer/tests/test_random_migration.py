@@ -32,7 +32,7 @@ class Classic:
         self.waits_for: Ticket | None = None
 
     def join(self) -> None:
-        """Gives up everything, and joins again."""
+        """Gives up all partitions and rejoins."""
         self.has, self.generation = {}, -1
         self.waits_for = self.driver.join(
             self.id, protocols={"range": metadata(*self.topics)}, session_ms=SESSION_MS
@@ -40,7 +40,7 @@ class Classic:
         self.look()
 
     def look(self) -> None:
-        """Goes on where something has been answered."""
+        """Continues after an answer has arrived."""
         ticket = self.waits_for
         if ticket is None or ticket.waits:
             return
@@ -124,7 +124,7 @@ class Mixed(Crowd):
                 classic.beat()
 
     def vanish(self) -> None:
-        """Here everybody is heard."""
+        """Does nothing: here no member stops without leaving."""
 
     def wait(self) -> None:
         super().wait()
@@ -155,7 +155,7 @@ class Mixed(Crowd):
                     assert other == member.id, f"{topic}-{partition}: {other} and {member.id}"
 
     def settle(self) -> None:
-        """Nothing happens any more but heartbeats."""
+        """Sends only heartbeats until the group is stable."""
         for _ in range(60):
             self.driver.pass_ms(1_000)
             for member in [*self.members, *self.classics]:
