@@ -75,7 +75,8 @@ class Acl:
 
 
 def check_known(acls: Iterable[Acl], super_users: str) -> None:
-    """Raises ValueError if these help nobody at a broker without users, whose clients are all User:ANONYMOUS."""
+    """Raises ValueError if these ACLs have no effect at a broker without users, whose clients are all User:ANONYMOUS.
+    """
     named = {acl.principal for acl in acls}
     if named and not named & {ANONYMOUS, "User:*"} and ANONYMOUS not in super_users:
         raise ValueError(

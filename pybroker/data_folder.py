@@ -1,4 +1,4 @@
-"""Where a broker keeps what: the data folder, its lock, and the pid file.
+"""The files of a broker in its data folder: the lock, the pid file, and where they are.
 
     DIR/.lock                 held (flock) while a supervisor runs, by the process that runs it; has its id meanwhile
     DIR/coordination.db       the embedded coordination store

@@ -258,7 +258,7 @@ class EmbeddedBroker:
         self._halt("pause", signal.SIGSTOP, node_id)
 
     def resume(self, node_id: int | None = None) -> None:
-        """Lets a broker halted by ``pause`` go on. Raises ValueError and RuntimeError like ``pause``."""
+        """Resumes a broker halted by ``pause``. Raises ValueError and RuntimeError like ``pause``."""
         self._halt("resume", signal.SIGCONT, node_id)
 
     def abandon(self) -> None:

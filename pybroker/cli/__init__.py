@@ -115,8 +115,7 @@ class DefaultToStart(Lazy):
 
 
 def cluster_last(args: list[str]) -> list[str]:
-    """Moves options that name the cluster behind the verb: ``-b host:port topic list`` becomes ``topic list -b
-    host:port``.
+    """Moves options that name the cluster to the end: ``-b host:port topic list`` becomes ``topic list -b host:port``.
     """
     words = 0
     while words < len(args) and args[words].startswith(CLUSTER_OPTIONS):

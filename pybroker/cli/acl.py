@@ -36,7 +36,7 @@ pybroker acl delete --principal User:alice --dry-run
 
 
 class Wanted(NamedTuple):
-    """What the options say of ACLs; ``principals`` have ``allow``, ``deny`` or ``any``."""
+    """The ACLs that the options describe. ``principals`` have ``allow``, ``deny`` or ``any``."""
 
     principals: tuple[tuple[str, str], ...]
     hosts: tuple[str, ...]

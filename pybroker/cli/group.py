@@ -230,7 +230,7 @@ def refuse_members(admin: Admin, group: str) -> None:
 def shifted(
     admin: Admin, now: dict[TopicPartition, int], partitions: list[TopicPartition], by: int | None
 ) -> dict[TopicPartition, int]:
-    """So many records on, within what there is; partitions without an offset stay so."""
+    """Returns the offsets moved by ``by`` records, within the log. Partitions without an offset stay unset."""
     some = [tp for tp in partitions if tp in now]
     if not some:
         return {}

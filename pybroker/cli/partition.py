@@ -41,7 +41,7 @@ def partition() -> None:
 @on_cluster
 @with_output
 def under_replicated(cluster: Cluster, output: str, topics: tuple[str, ...], offline: bool) -> int:
-    """Shows partitions of which a replica is not in sync, or that have no leader; exit code 1 where there are any."""
+    """Shows partitions that have no leader or a replica that is not in sync; exit code 1 if there are any."""
     with cluster.admin() as admin:
         found = described(admin, topics)
     rows = [

@@ -189,7 +189,7 @@ def unset(cluster: Cluster, output: str, names: dict[str, str], quotas: tuple[st
 
 
 def check(names: Mapping[str, str], quotas: list[str] | tuple[str, ...]) -> None:
-    """Raises UsageError for quotas of nobody, or of others."""
+    """Raises UsageError if the names have no entity, or a quota does not fit the entity."""
     if not names:
         raise click.UsageError("whose? --user, --client, --ip, or one of the defaults is missing")
     for name in quotas:

@@ -98,7 +98,7 @@ def renew(cluster: Cluster, output: str, id: str, period: int | None) -> None:
 @on_cluster
 @with_output
 def expire(cluster: Cluster, output: str, id: str, period: int | None, dry_run: bool) -> None:
-    """Ends a token; nobody logs in by it from then on."""
+    """Expires a token. From then on, no client can log in with it."""
     with cluster.admin() as admin:
         known = found(admin, id)
         if dry_run:

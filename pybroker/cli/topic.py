@@ -259,7 +259,7 @@ def trim(
 @on_cluster
 @with_output
 def offsets(cluster: Cluster, output: str, topics: tuple[str, ...], at: Spot | None, watch: float | None) -> int:
-    """Shows the first offset of each partition and that behind the last."""
+    """Shows the first offset of each partition and its end offset."""
     with cluster.admin() as admin:
         return watched(lambda: show_offsets(admin, output, topics, at), watch, output)
 

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def options(memory: int) -> Any:
-    """Those for expressions that take so many bytes, of which only is asked whether they match."""
+    """Returns RE2 options for expressions of at most ``memory`` bytes that are only tested for a match."""
     found = re2.Options()
     found.log_errors, found.never_capture, found.max_mem = False, True, memory
     return found

@@ -53,7 +53,9 @@ class Finding(NamedTuple):
 
 @dataclass
 class Segment:
-    """What a ``.log`` has. ``ends`` has position and greatest timestamp of each indexed batch, by its last offset."""
+    """The contents of a ``.log``. ``ends`` has position and greatest timestamp of each indexed batch, by its last
+    offset.
+    """
 
     path: str
     base_offset: int
@@ -69,7 +71,7 @@ class Segment:
 
 @dataclass
 class Partition:
-    """What a folder has, and its faults."""
+    """The contents of a folder, and its faults."""
 
     path: str
     segments: list[Segment]

@@ -348,7 +348,7 @@ class Log:
     def _check_producer(
         self, batch: Batch, marker: Marker | None, transaction_version: int, from_client: bool
     ) -> AppendInfo | None:
-        """Raises where the producer may not append this now. Returns what it was told before if it is a duplicate."""
+        """Raises an error if the producer must not append this now. Returns the earlier result if it is a duplicate."""
         if batch.is_control:
             self.producers.check_marker(batch, marker, transaction_version)
             return None

@@ -199,7 +199,7 @@ class Acceptor:
             self._accept(each for each in self._listeners if not self._server.has_all(each))
 
     def close(self) -> None:
-        """Closes the listening sockets; connections go on."""
+        """Closes the listening sockets. Open connections remain."""
         self._accept(())
         if self._again is not None:
             self._again.cancel()

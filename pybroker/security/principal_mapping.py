@@ -77,7 +77,7 @@ def _rule(found: Match) -> Rule:
 
 
 def _with_literals(text: str, groups: int) -> str:
-    """With a backslash before each number that no group has. Kafka puts it a place too early but for the first."""
+    """Puts a backslash before each number that no group has. Kafka puts all but the first one place too early."""
     if not groups:
         return text
     escaped = text

@@ -146,7 +146,7 @@ def end_to_end(
 
 
 def assign_all(cluster: Cluster, consumer: Consumer, topic: str, where: str) -> int:
-    """Reads all partitions from a place on; how many records lie behind it."""
+    """Assigns all partitions from an offset on. Returns the number of records up to their ends."""
     with cluster.admin() as admin:
         partitions = partitions_of(admin, [topic])
         starts, ends = offsets_at(admin, partitions, Spot(where)), offsets_at(admin, partitions, Spot(LATEST))

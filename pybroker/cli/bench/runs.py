@@ -37,7 +37,7 @@ class Sample:
 
 
 class Deliveries:
-    """What became of records; the first error, if any."""
+    """Counts delivered records, and keeps the first error, if any."""
 
     def __init__(self) -> None:
         self.latencies = Latencies()

@@ -157,7 +157,7 @@ def replica_troubles(admin: Admin) -> Iterator[Trouble]:
 
 
 def default_factor(admin: Admin, broker: int) -> int:
-    """default.replication.factor as this broker has it; 1 where it does not tell."""
+    """Returns default.replication.factor of this broker; 1 if it does not report it."""
     from pyclient.admin import ConfigResource, ResourceType
 
     asked = ConfigResource(ResourceType.BROKER, str(broker))

@@ -52,7 +52,7 @@ def _is_child(pid: int, parent: int) -> bool:
 
 
 class RollingRestart:
-    """Restarts the brokers whose pid files are in ``root``; ``tell`` hears of each."""
+    """Restarts the brokers whose pid files are in ``root``. Calls ``tell`` for each."""
 
     def __init__(self, root: Path, cluster: Cluster, timeout_s: float, tell: Callable[[str], None]) -> None:
         self._root = root
@@ -82,7 +82,9 @@ class RollingRestart:
                 self._tell(f"broker {each.id} was left as it is: the supervisor of {self._root} has not started it")
 
     def _check_cluster(self, brokers: list[int], cluster_id: str | None) -> None:
-        """Those who answer are of the cluster whose folder it is. With ``log.dirs`` the folder does not tell."""
+        """Checks that the brokers that answer belong to the cluster of the folder. With ``log.dirs`` the folder does
+        not show its cluster.
+        """
         for node_id in brokers:
             file = self._root / f"broker-{node_id}" / FILE_NAME
             owner = decode(file.read_bytes()).cluster_id if file.exists() else cluster_id

@@ -1,4 +1,4 @@
-"""What a shell offers behind Tab: topics, groups, brokers, keys, from the cluster that the line names.
+"""The words that a shell completes on Tab: topics, groups, brokers and keys of the cluster that the line names.
 
 The shell waits meanwhile. If the cluster does not answer within ``WAIT_S``, there are no suggestions, and no error.
 """

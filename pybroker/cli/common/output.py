@@ -79,7 +79,7 @@ def json_lines(documents: Sequence[Any]) -> str:
 
 
 def write(text: str) -> None:
-    """To stdout, or where the output is ``kept``."""
+    """Writes to stdout, or into ``kept`` if that is set."""
     if _kept is not None:
         _kept.append(text)
     else:

@@ -1,4 +1,4 @@
-"""Tables for people, made to fit: a cell is broken between words and behind commas, never within a word or a number.
+"""Tables that fit the terminal: a cell is broken between words and after commas, never within a word or a number.
 
 A table that does not fit is shown turned, with a line for each column. The values of the rows stand side by side where
 they fit, otherwise one row follows the other.

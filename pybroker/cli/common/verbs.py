@@ -141,7 +141,7 @@ def first_sentence(text: str) -> str:
 
 
 class Place(NamedTuple):
-    """Where a verb is defined, and what --help says without importing it."""
+    """Where a verb is defined, and its line in --help, which needs no import."""
 
     module: str
     attribute: str

@@ -20,7 +20,7 @@ POLL_S = 1.0
 
 
 class Crash(Exception):
-    """What goes wrong in the worker."""
+    """The planned failure of the worker."""
 
 
 class Copied(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a data set is to the demo: records to send, which of them are copied, and what a consumer works out."""
+"""A data set of the demo: its records, which of them are copied, and the consumer's results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Item(NamedTuple):
 
 
 class Tally(Protocol):
-    """What a consumer works out."""
+    """The consumer's results."""
 
     def add(self, values: list[bytes]) -> None:
         """Adds these values to the result."""

@@ -1,4 +1,4 @@
-"""What the demo says at its end."""
+"""The report that the demo prints at its end."""
 
 from __future__ import annotations
 

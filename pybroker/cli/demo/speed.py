@@ -1,4 +1,4 @@
-"""What the client does alone, without an application that makes and understands records meanwhile."""
+"""The speed of the client alone, without an application that creates and processes records."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ def described(
 
 
 def state(cluster: Cluster) -> Iterator[Finding]:
-    """Yields the cluster's troubles, such as partitions without a leader, or offline log dirs. A client may work well
-    without the right to ask for them.
+    """Yields the cluster's problems, such as partitions without a leader, or offline log dirs. A client may work well
+    without the right to query them.
     """
     from pybroker.cli.cluster import command as clusters
 

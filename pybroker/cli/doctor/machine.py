@@ -40,7 +40,7 @@ def of_a_broker(folders: Iterable[Path], option: str) -> Iterator[Finding]:
 
 
 def running(folders: Iterable[Path]) -> Iterator[Finding]:
-    """Reports that no broker runs on these folders, the first of which is a data folder."""
+    """Reports that no broker runs on these folders. The first is a data folder."""
     looked = list(folders)
     if not any(map(is_held, looked)):
         text = f"no broker runs on {looked[0]}: the following is what a start would find"

@@ -44,7 +44,7 @@ def is_by_sasl(settings: Mapping[str, str]) -> bool:
 
 
 def handshake(settings: Mapping[str, str], way: Reach, timeout: float) -> Finding:
-    """Shakes hands with the address, and goes away again."""
+    """Performs a handshake with the address, and disconnects."""
     from pyclient.config import ADMIN, load
     from pyclient.core.security.secured import secured
     from pyclient.core.security.tls_trouble import IS_PROTOCOL_RIGHT, certificate_of, of_tls

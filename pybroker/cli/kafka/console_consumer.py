@@ -105,7 +105,7 @@ def begin(
     start: Spot,
     group: str | None,
 ) -> None:
-    """Subscribes; without a --group a topic that is there is read at once, without joining a group."""
+    """Subscribes. Without --group, an existing topic is read at once, without joining a group."""
     if isinstance(names, re.Pattern):
         consumer.subscribe(names)
         return

@@ -164,7 +164,7 @@ def tables(plans: dict[str, dict[TopicPartition, int]]) -> str:
 
 
 def commit(admin: Admin, group: str, plan: dict[TopicPartition, int], execute: bool) -> int:
-    """With --execute."""
+    """Commits the planned offsets, for --execute."""
     if not execute:
         nothing_was_changed(f"group {group}")
         return 0

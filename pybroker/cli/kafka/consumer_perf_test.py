@@ -52,7 +52,7 @@ def consumer_perf_test(
     print_metrics: bool,
     threads: int | None,
 ) -> None:
-    """kafka-consumer-perf-test.sh: reads records as a member of a group and tells the rates."""
+    """kafka-consumer-perf-test.sh: reads records as a member of a group and prints the rates."""
     from pybroker.cli.bench import runs
 
     if not hide_header:

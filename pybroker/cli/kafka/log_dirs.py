@@ -1,4 +1,4 @@
-"""``pybroker kafka-log-dirs``: takes the options of kafka-log-dirs.sh; a JSON document behind two lines."""
+"""``pybroker kafka-log-dirs``: takes the options of kafka-log-dirs.sh; prints two lines and a JSON document."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def producer_perf_test(
     reporting_interval: int | None,
     warmup_records: int | None,
 ) -> None:
-    """kafka-producer-perf-test.sh: sends records and tells rate and latencies."""
+    """kafka-producer-perf-test.sh: sends records and prints rate and latencies."""
     from pybroker.cli.bench import runs
 
     if [record_size is not None, payload_file is not None, payload_monotonic].count(True) != 1:

@@ -25,7 +25,7 @@ REPORTS = ("under_replicated_partitions", "unavailable_partitions", "under_min_i
 
 
 class Asked(NamedTuple):
-    """What to do with which topics."""
+    """The requested action, and its topics."""
 
     topic: str | None
     topic_id: str | None
@@ -165,7 +165,7 @@ def create(admin: Admin, asked: Asked) -> int:
 
 
 def alter(admin: Admin, names: list[str], asked: Asked) -> int:
-    """More partitions; of an assignment the rows of those that are there already do not count."""
+    """Adds partitions. Of an assignment, the rows of existing partitions are ignored."""
     count = asked.partitions or 1
     placed = None
     if asked.replica_assignment:

@@ -1,4 +1,4 @@
-"""Asks one address which brokers there are, and goes nowhere else.
+"""Asks one address for the brokers of its cluster, and connects to no other.
 
 A client goes from its bootstrap address to the addresses that it gets there, so its errors may be about another
 address. This module asks over its own connection.
@@ -61,7 +61,7 @@ def speaks_tls(host: str, port: int, timeout: float) -> bool:
 
 
 def by_tls(plain: socket.socket) -> ssl.SSLSocket:
-    """Shakes hands, and trusts any certificate: to learn what the port is, never to tell it a secret."""
+    """Performs a handshake and trusts any certificate, only to learn what the port serves. It sends no secret."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -47,7 +47,7 @@ def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
 
 
 def reach(host: str, port: int, timeout: float) -> Reach:
-    """Resolves and connects, and goes away again."""
+    """Resolves the name, connects and disconnects."""
     try:
         rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:

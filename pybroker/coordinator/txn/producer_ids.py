@@ -12,7 +12,7 @@ class OutOfIds(Exception):
 
 
 class SpareIds:
-    """Producer ids that nobody has yet."""
+    """Producer ids that are not assigned yet."""
 
     def __init__(self) -> None:
         self._ids: deque[int] = deque()

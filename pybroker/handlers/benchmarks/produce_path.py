@@ -1,4 +1,4 @@
-"""What a small produce costs in this process, step by step, without its sockets.
+"""The cost of a small produce in this process, step by step, without its sockets.
 
     python -m pybroker.handlers.benchmarks.produce_path
 

@@ -55,7 +55,7 @@ class Producer(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a batch of a request showed when the request came.
+    """The transactional facts of a batch when its request arrived.
 
     ``flags`` are those of its header, 0 if it is not a batch. ``producer`` is None unless the batch is transactional.
     ``partition`` is the one that would take the batch, None if this broker may not append it.

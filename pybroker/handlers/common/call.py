@@ -119,7 +119,7 @@ class Forwards(Protocol):
 
 
 class Authorizer(Protocol):
-    """What each principal may do (``pybroker.security.authorizer``)."""
+    """The rights of each principal (``pybroker.security.authorizer``)."""
 
     version: int
     """Grows with each change of an ACL. Cached decisions are valid while it stays the same."""

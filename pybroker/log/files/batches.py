@@ -26,7 +26,7 @@ class Located(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position behind the batch."""
+        """The position after the batch."""
         return self.position + self.batch.size
 
 

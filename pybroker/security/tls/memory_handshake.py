@@ -10,7 +10,7 @@ _ROUNDS: Final = 10
 
 
 def meet(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """Runs a handshake. ``client`` checks no host name. Raises ssl.SSLError."""
+    """Performs a handshake in memory. ``client`` checks no host name. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client_end = client.wrap_bio(to_client, to_server)
     waiting = [client_end, server.wrap_bio(to_server, to_client, server_side=True)]

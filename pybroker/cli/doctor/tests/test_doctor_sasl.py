@@ -104,7 +104,7 @@ def test_a_client_that_may_connect_gets_no_report_about_sasl(tmp_path: Path) -> 
 
 def test_a_missing_right_is_reported_with_the_command_that_grants_it() -> None:
     class Denying:
-        """A cluster that denies every login."""
+        """A cluster whose admin calls are all denied."""
 
         def admin(self) -> Any:
             denied = errors.ClusterAuthorizationFailed()

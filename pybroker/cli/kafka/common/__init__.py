@@ -1,4 +1,4 @@
-"""What Kafka's scripts are made of: their common options, and the parts of the long ones.
+"""Parts of Kafka's scripts: their common options, and the pieces of the long ones.
 
 Start with ``options`` (what most scripts take). ``line_reader`` and ``message_formatter`` belong to the console tools,
 ``client_quotas`` and ``scram_users`` to kafka-configs, ``reset_plans`` to kafka-consumer-groups. This room imports

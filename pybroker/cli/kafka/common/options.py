@@ -1,4 +1,4 @@
-"""What the scripts have in common: where the cluster is, settings of the client, properties, actions."""
+"""Options that the scripts share: the cluster, client settings, properties, actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where --reset-offsets of kafka-consumer-groups puts a group: by place, by shift, by a file.
+"""The new offsets for --reset-offsets of kafka-consumer-groups: by position, by shift, from a file.
 
 A file, and what --export writes, has lines of ``topic,partition,offset``, of several groups ``group,topic,…``.
 """
