@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from cy.wire.codec import Codec
 from proofs.defects import Patch, defect
 from pybroker import first_step, waiting
+from pyclient.protocol import DescribeAcls
+from pyclient.protocol.messages import compiler
+from pyclient.protocol.schema import read_bodies
 
 
 @defect("pybroker/tests/test_waiting.py")
@@ -56,3 +60,15 @@ def nobody_looks_at_what_fails_after_its_connection_closed() -> list[Patch]:
             whole(self, reply, source)
 
     return [(Connection, "_on_result", on_result)]
+
+
+@defect(
+    "pyclient/protocol/tests/test_codec.py::test_kafka_gos_request_for_acls_is_read_though_a_byte_is_left_over",
+    says="1 bytes behind the end",
+)
+def a_byte_too_many_ends_the_connection() -> list[Patch]:
+    """kafka-go cannot describe ACLs: it writes an empty set of tags too many."""
+    api = DescribeAcls
+    plan = compiler(read_bodies(api.head)["request"], api.Request, api.is_flexible, strict=True)
+    closed = Codec("request", api.key, api.min_version, api.max_version, api.flexible_from, plan, False)
+    return [(api, "decode_request", closed.decode)]
