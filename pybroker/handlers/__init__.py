@@ -180,7 +180,7 @@ from pyclient.protocol.apis import Api
 Handler = Callable[[Any, Call], Any | Awaitable[Any] | None]
 
 FEWEST_UNITS: Final = 20_000
-"""Of what nobody names many, and what is looked at in one turn: states of groups, users of a token."""
+"""The budget of a request with few items that are handled in one turn, such as states of groups or users of a token."""
 FEW_UNITS: Final = 100_000
 MANY_UNITS: Final = 300_000
 """60,000 partitions or more."""

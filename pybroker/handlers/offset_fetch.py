@@ -33,7 +33,7 @@ _FIRST_WITH_ERROR = 2
 _FIRST_WITH_SEVERAL_GROUPS = 8
 _FIRST_WITH_IDS = 10
 _ASKED_AT_ONCE = 1000
-"""For how many partitions the coordinator is asked in one turn."""
+"""The number of partitions for which the coordinator is asked in one turn."""
 
 
 async def handle(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Response:

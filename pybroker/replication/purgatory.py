@@ -26,7 +26,7 @@ from pybroker.replication.partition import Partition
 from pyclient.protocol import errors
 
 PIECE: Final = 500
-"""From how many partitions' lists finished requests are removed in one turn of the loop."""
+"""The number of partitions whose finished requests are removed in one turn of the loop."""
 FEW: Final = 100
 MOST_WATCHED: Final = 500_000
 """How many partitions all requests with more than ``FEW`` may watch; each takes half a kilobyte."""

@@ -24,7 +24,7 @@ MOST_OF_PRINCIPAL: Final = 200
 MOST_LINES: Final = 1000
 """The most lines of all principals; beyond that, a principal has its first line only."""
 MOST_COUNTED: Final = 100
-"""For how many principals the omitted denials are logged one by one."""
+"""The number of principals whose omitted denials are logged one by one."""
 
 _log = logging.getLogger(LOGGER)
 

@@ -48,7 +48,7 @@ class Token(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """For how many tokens it counts."""
+        """The number of tokens for which it counts."""
         return 1 + sum(map(len, self.principals)) // USUAL_CHARACTERS
 
 

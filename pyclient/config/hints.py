@@ -61,7 +61,7 @@ _RENAMED: Final[Mapping[str, str]] = {
     "sasl.oauthbearer.method": "sasl.oauthbearer.token.endpoint.url with client id and secret, which needs no method",
     "sasl.oauthbearer.config": "sasl.oauth.token.provider, or sasl.jaas.config",
 }
-"""By the other client's name of a setting: this client's name for it."""
+"""The names of our settings, by the names of other clients."""
 
 _NUMBERS: Final = "metrics() of a producer or consumer returns the numbers whenever you ask"
 _LOG: Final = "the client logs to logging.getLogger('pyclient')"

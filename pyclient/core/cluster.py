@@ -42,7 +42,7 @@ class _Topic(NamedTuple):
     id: bytes
     is_internal: bool
     partitions: list[PartitionInfo]
-    """By number, without gaps."""
+    """The partitions in the order of their numbers, without gaps."""
 
 
 class Cluster:

@@ -38,7 +38,7 @@ _ADVICE: Final[Mapping[int, str]] = {
     195: _NO_TICKET,
     220: "does krb5.conf name a KDC of the realm? KRB5_CONFIG sets another file",
 }
-"""By error number; numbers from 156 are MIT's own."""
+"""The messages by error number. Numbers from 156 are MIT's own."""
 _PASSING: Final = frozenset({_UNREACHABLE, 220})
 
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 90.0
 LATE_S = 3.0
-"""For a call whose time ends with an error that a broker has told before."""
+"""The time limit of a call that ends with an earlier error of a broker."""
 SOON_S = 0.1
 """A wait has usually begun then. A test that calls something so late passes before and after that."""
 

@@ -38,7 +38,7 @@ CALLS: tuple[tuple[Any, dict[str, Any], Any], ...] = (
     (aio.Admin, {}, lambda admin, timeout: admin.close(timeout)),
 )
 BLOCKING = {aio.Consumer: Consumer, aio.Producer: Producer, aio.Admin: Admin}
-"""By each asyncio client: the blocking one, which has the same methods."""
+"""The blocking client with the same methods, for each asyncio client."""
 
 
 @pytest.mark.parametrize("given", NO_TIMEOUTS)

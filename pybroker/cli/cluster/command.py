@@ -22,7 +22,7 @@ MIN_ISR = "min.insync.replicas"
 DEFAULT_FACTOR = "default.replication.factor"
 ANSWER_S = 5.0
 STRAY = "-stray"
-"""Behind the name of a folder, under which a stray is described."""
+"""The suffix of the file that describes a stray, after the name of its folder."""
 COLUMNS = ("id", "host", "port", "rack", "controller", "cluster")
 
 

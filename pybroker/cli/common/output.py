@@ -137,12 +137,12 @@ def csv_line(row: Iterable[Any]) -> str:
 
 
 def plain_table(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """For pipes and files: as wide as it is."""
+    """Formats the table for pipes and files, at its full width."""
     return as_text(plain(columns, rows)[0 if has_heads() else 1 :])
 
 
 def terminal_table(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """For a terminal: no wider than that, with the heads in bold."""
+    """Formats the table for a terminal of this width, with bold heads."""
     from rich.cells import cell_len
 
     width = shutil.get_terminal_size().columns

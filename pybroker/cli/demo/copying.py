@@ -14,7 +14,7 @@ from pyclient import Consumer, Producer, TopicPartition
 
 GROUP = "copier"
 TRANSACTIONS = 8
-"""So many, about; the third one fails."""
+"""The approximate number of transactions. The third one fails."""
 FAILS_AT = 3
 POLL_S = 1.0
 
@@ -63,7 +63,7 @@ class Worker:
         self.read = self.written = self.transactions = self.aborted = 0
 
     def work(self, bootstrap: str, count: int, bars: Bars) -> None:
-        """Until ``count`` records are done. Raises Crash once."""
+        """Runs until ``count`` records are copied. Raises Crash once."""
         topic = self.dataset.topic
         with (
             Consumer(

@@ -12,7 +12,7 @@ TOPIC = "demo-again"
 POLL_S = 1.0
 POLL_RECORDS = 10_000
 KEPT_BYTES = 32 << 20
-"""So many bytes of values are sent again."""
+"""The number of bytes of values that are sent again."""
 RESULT_S = 60.0
 
 

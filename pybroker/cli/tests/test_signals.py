@@ -86,7 +86,7 @@ def test_a_group_commits_no_line_that_was_not_written(bootstrap: str, number: si
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_verb_that_is_stopped_while_it_writes_and_continued_loses_nothing(bootstrap: str, unbuffered: str) -> None:
-    """With PYTHONUNBUFFERED a write that a signal ends early dropped the rest, without a word."""
+    """The defect: with PYTHONUNBUFFERED, a write that a signal interrupted silently dropped the rest."""
     words = ("consume", "-b", bootstrap, PLACE.topic, "--from", "earliest", "-n", str(LINES))
     process = started(*words, PYTHONUNBUFFERED=unbuffered)
     try:

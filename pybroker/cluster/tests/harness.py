@@ -46,7 +46,7 @@ class Member:
         return self.node.controller.is_controller
 
     async def die(self) -> None:
-        """As kill -9: the session ends, nothing is said before."""
+        """Dies like kill -9: the session ends without a clean stop."""
         await self.store.close()
         await self.node.leave()
         await self.store.close()  # of a session that it was about to begin

@@ -138,7 +138,7 @@ def test_journal_entries_that_a_broker_missed_count_as_decisions(tmp_path: Path)
 
 
 async def damage(members: Members, kind: str) -> None:
-    """Of the topic t."""
+    """Garbles the nodes of topic t."""
     if kind == "all is gone":
         await by_hand(members, *nodes_of("t", 2))
     elif kind == "a state is gone":

@@ -182,7 +182,7 @@ def test_validate_only_changes_nothing(run: Run) -> None:
 
 
 def test_a_refused_change_without_a_waiting_caller_is_not_an_unhandled_error(run: Run) -> None:
-    """So it is when a client closes its connection behind its request: on Python 3.14 asyncio.shield logs it."""
+    """A client may close its connection after its request. On Python 3.14, asyncio.shield would log the error."""
 
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()

@@ -112,7 +112,7 @@ def test_replica_that_cannot_be_moved(make_node: MakeNode, dirs: int) -> None:
 def test_a_replica_requested_on_a_failed_disk_is_created_elsewhere(
     make_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the log dir with the fewest logs of those that work."""
+    """It is created in the working log dir with the fewest logs."""
     node = make_node(dirs=3)
     node.create("u")
     [used] = [path for path, found in describe(node).items() if found]

@@ -393,7 +393,7 @@ def test_a_disk_error_still_takes_the_log_dir_offline(tmp_path):
 
 
 class Scarce(Storage):
-    """At most so many files below ``root`` are open at a time."""
+    """Allows at most ``most`` open files below ``root``."""
 
     def __init__(self, root: Path, most: int, number: int) -> None:
         self.root, self.most, self.number = root, most, number

@@ -44,7 +44,7 @@ class Process(BrokerProcess):
 
 
 class Processes:
-    """Those that a member was given; ``gate`` holds up the next one."""
+    """The processes of a member. ``gate`` delays the next one."""
 
     def __init__(self) -> None:
         self.all: list[Process] = []
@@ -52,7 +52,7 @@ class Processes:
         self.gate = asyncio.Event()
         self.gate.set()
         self.failing = 0
-        """So many of the next ones end before they serve."""
+        """The number of next processes that end before they serve."""
 
     async def start(self, *_: object) -> Process:
         self.asked += 1
@@ -87,7 +87,7 @@ def kept(
 def test_failed_starts_are_repeated_with_growing_pauses(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On a full disk a broker was started every second, for ever."""
+    """The defect: on a full disk a broker was restarted every second, endlessly."""
     monkeypatch.setattr(fleet, "LONGEST_DELAY_S", 0.03)
 
     async def scenario(member: Member, processes: Processes) -> None:

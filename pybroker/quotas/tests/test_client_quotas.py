@@ -18,7 +18,7 @@ LEVELS = (
     Entity(None, "app"),
     Entity(None, DEFAULT),
 )
-"""From the most special to the most general."""
+"""The quotas' entities, from the most specific to the most general."""
 
 
 def quotas(bounds: dict[Entity, float], key: str = PRODUCE) -> ClientQuotas:

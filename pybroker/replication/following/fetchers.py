@@ -28,7 +28,7 @@ from pyclient.protocol.errors import KafkaError
 
 PURPOSE: Final = "replication"
 KEEPING_PAUSE_S: Final = 1.0
-"""Until a log start is written again, after that failed."""
+"""The pause until a log start is written again after a failure."""
 
 Done = Callable[[Any, "KafkaError | None"], object]
 

@@ -30,7 +30,7 @@ def acl(
 
 
 def by_pattern(bindings: Iterable[AclBinding]) -> dict[ResourcePattern, Entries]:
-    """As the metadata have them."""
+    """Returns the ACLs by resource pattern, like the metadata."""
     found: dict[ResourcePattern, Entries] = {}
     for pattern, entry in bindings:
         found[pattern] = (*found.get(pattern, ()), entry)

@@ -1,4 +1,4 @@
-"""From a certificate to a user."""
+"""The principal of a client certificate."""
 
 from __future__ import annotations
 

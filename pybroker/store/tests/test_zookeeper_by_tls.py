@@ -30,7 +30,7 @@ class Secured(NamedTuple):
     ensemble: Ensemble
     broker: ssl.SSLContext
     other: ssl.SSLContext
-    """With another certificate."""
+    """A client with another certificate than the broker's."""
     stranger: ssl.SSLContext
     """Trusts another authority."""
 

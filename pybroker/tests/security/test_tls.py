@@ -198,7 +198,7 @@ def test_a_client_is_known_by_the_name_in_its_certificate(served: Running) -> No
 
 def test_a_certificate_of_another_authority_is_refused(served: Running) -> None:
     def read() -> bytes:
-        """By TLS 1.3 a client hears of it when it reads."""
+        """With TLS 1.3, a client gets the error when it reads."""
         with served.connect(served.stranger) as connected:
             return connected.recv(1)
 

@@ -124,7 +124,7 @@ def test_bytes_of_a_header_name_that_are_not_utf_8_are_replaced_as_in_a_record()
 
 
 def test_nullable_headers_are_null_for_a_record_without_headers() -> None:
-    """As in Spark's ``kafka``."""
+    """Spark's ``kafka`` source does the same."""
     chunks = with_headers([], [(b"x1", None)], *[[]] * 9, [(b"x2", b"2")])
     field = schema().field("headers").with_nullable(True)
     batch = record_batch(chunks, pa.schema([field]))

@@ -93,7 +93,7 @@ class History:
         return self._places
 
     def members(self, name: str) -> list[Member]:
-        """In the order in which they joined."""
+        """Returns the members in the order in which they joined."""
         found = []
         for each, topics in self.topics.items():
             owned, generation = self.told.get(each, ((), -1))

@@ -68,11 +68,11 @@ class Member(ConsumerCore):
         return kind(topics=[kind.OffsetCommitResponseTopic(name="t", partitions=[answer])])
 
     def begin(self, offset: int, tp: TopicPartition = T0) -> asyncio.Task[None]:
-        """Has the commit begun."""
+        """Begins a commit, and returns its task."""
         return asyncio.create_task(self.commits.commit({tp: OffsetAndMetadata(offset)}))
 
     async def generation(self, number: int, assigned: set[TopicPartition] | None = None) -> None:
-        """There is a rebalance after the first answer."""
+        """Begins another generation after the first answer."""
         await self.answered.wait()
         assert self.membership is not None
         self.membership.epoch = number

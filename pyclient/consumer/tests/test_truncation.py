@@ -23,7 +23,7 @@ UNKNOWN = EpochEnd(-1, -1)
 
 
 def reader(position: int, epoch: int, fetched: int | None = None, fetched_epoch: int = -1) -> PartitionState:
-    """At a position, maybe with records fetched ahead; good under leader epoch 5."""
+    """Returns the state of a partition with a position and perhaps prefetched records, valid in leader epoch 5."""
     state = PartitionState(TP)
     state.seek(position, epoch)
     if fetched is not None:

@@ -65,7 +65,7 @@ class NodeSettings:
         self.patience = float("inf")
         """The most seconds for one server while there are others to try."""
         self.meant: Callable[[int], Meant] = lambda node: ANY_BROKER
-        """By a node's id: the broker that must answer there (KIP-1242)."""
+        """The broker id expected at each node (KIP-1242)."""
         self.on_misrouted: Callable[[], None] = lambda: None
         """Called when another broker has answered."""
         self.request_timeout = config.request_timeout_ms / 1000

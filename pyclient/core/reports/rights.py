@@ -32,10 +32,10 @@ PRODUCING: Final[Needs] = {
     CLUSTER: AclOperation.IDEMPOTENT_WRITE,
 }
 IDENTIFYING: Final[Needs] = {CLUSTER: AclOperation.IDEMPOTENT_WRITE}
-"""For a producer that gets no producer id."""
+"""The rights of a producer that gets no producer id."""
 CONSUMING: Final[Needs] = {TOPIC: AclOperation.READ, GROUP: AclOperation.READ}
 NO_NEEDS: Final[Needs] = {}
-"""For an admin client: each of its methods has its own needs."""
+"""The rights of an admin client, which differ between its methods."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 ADMINISTRATOR: Final = "--command-config admin.properties"
 """The settings of an administrator, in the file name that the documentation uses."""

@@ -16,7 +16,7 @@ from pyclient.protocol.tests.test_tls import contexts
 
 MOST = 1 << 20
 LENGTH = struct.pack(">i", MOST)
-"""Of a frame that the test does not end."""
+"""The size of a frame that the test never completes."""
 
 
 class FakeSsl:

@@ -204,5 +204,5 @@ class Broker(ScriptedBroker):
         self.port = self._socket.getsockname()[1]
 
     async def serve(self) -> None:
-        """On the loop that runs."""
+        """Runs on the event loop."""
         self._server = await asyncio.start_server(self._serve, sock=self._socket)

@@ -87,7 +87,7 @@ def test_an_iteration_left_by_an_exception_commits_none_of_its_batch(admin, memb
 
 
 def test_the_current_record_is_not_committed_when_the_iteration_pauses(admin, member, group, place, monkeypatch):
-    """To pause, or to seek, fetches the rest again; the record in hand is not done by that."""
+    """A pause or a seek fetches the rest again, but the current record is not processed yet."""
     commits = 0
     settle = Commits.commit_settled
 

@@ -24,7 +24,7 @@ from pyclient.protocol import (
 from pyclient.tests.closing.interleaved import Broker, World
 
 CALLS = 3
-"""Of each thread; those behind the close say so too."""
+"""The number of calls of each thread. Calls after the close must fail."""
 PLACE = TopicPartition("t", 0)
 
 

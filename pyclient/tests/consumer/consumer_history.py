@@ -41,7 +41,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 MEMBERS = 3
 COMMIT_S = 5.0
 MOST_STEPS = 12
-"""Of a call that is cancelled: most calls have fewer."""
+"""The last step at which a call is cancelled. Most calls have fewer steps."""
 
 
 class Model:
@@ -50,7 +50,7 @@ class Model:
     def __init__(self, places: Collection[TopicPartition]) -> None:
         self.ends = dict.fromkeys(places, 0)
         self.done: dict[TopicPartition, set[int]] = {place: set() for place in places}
-        """Also what a seek has passed over."""
+        """The offsets of processed records, and of those that a seek has skipped."""
 
     def undone_before(self, place: TopicPartition, offset: int) -> set[int]:
         return set(range(offset)) - self.done[place]

@@ -40,7 +40,7 @@ class Clock:
         return self.now
 
     def work(self):
-        """For longer than polls may keep the loop."""
+        """Longer than polls may block the loop."""
         self.now += 0.01
 
 

@@ -39,7 +39,7 @@ TRANSACTIONS = {
     *("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction", "prepare_transaction"),
     *("send_offsets", "end_transaction"),
 }
-"""Of a producer that has a transactional.id."""
+"""The rights of a producer that has a transactional.id."""
 WITHIN = TRANSACTIONS - {"init_transactions", "begin_transaction", "end_transaction"}
 """A transaction is open when they are called."""
 INTERNAL = {"send_later"}

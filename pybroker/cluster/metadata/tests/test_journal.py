@@ -117,7 +117,7 @@ def test_one_partition_of_thousands_is_a_few_bytes() -> None:
 
 
 def test_an_entry_of_a_topic_that_is_not_there_changes_nothing() -> None:
-    """As when everything was read after the topic went, and its last changes are applied again."""
+    """This happens if everything was read after the topic was deleted, and its last changes are applied again."""
     topic = TopicImage("t", bytes(16), (PartitionImage(0, 1, 0, 0, (1,), (1,)),))
     image = MetadataImage(topics={"t": topic}, names={topic.id: "t"})
     moved = topic._replace(partitions=(replace(topic.partitions[0], leader=2),))

@@ -28,7 +28,7 @@ from pyclient.protocol.errors import KafkaError
 from pyclient.protocol.records import ConsumerProtocolSubscription
 
 Offsets = dict[tuple[str, int], int]
-"""By topic and partition."""
+"""The committed offsets by topic and partition."""
 WALL = 1_700_000_000_000
 QUICK = GroupSettings(initial_rebalance_delay_ms=0)
 

@@ -50,7 +50,7 @@ class Counting:
 
 @pytest.fixture
 def authorizer(node: Node) -> Counting:
-    """That of a broker with the topics t and u."""
+    """Returns the authorizer of a broker with the topics t and u."""
     node.create("t")
     node.create("u")
     node.authorizer = found = Counting()  # type: ignore[assignment]

@@ -55,7 +55,7 @@ class Compacted:
         return offset
 
     def _append(self, batch: bytearray) -> AppendInfo:
-        """As a broker does it: a batch that would hold the loop is checked before."""
+        """Appends like a broker, which checks a large batch before."""
         now_ms = self.clock.now_ms()
         try:
             return self.log.append_as_leader(batch, 0, now_ms)

@@ -120,10 +120,10 @@ class History:
         self.bumps_epochs = self.choice.random() < 0.4
         self.sent: list[Sent] = []
         self.offsets: list[int] = []
-        """Of each batch, where it begins."""
+        """The position of each batch."""
         self.high_watermark = self.start = 0
         self.horizons: dict[int, int] = {}
-        """Until when a tombstone that a round has met has to stay, by offset."""
+        """The time until which a tombstone that a round has read must stay, by offset."""
         self.rounds = 0
         self.open()
         self.begin_reader()
@@ -221,7 +221,7 @@ class History:
         self.append(self.build(records), Sent(PLAIN, -1, -1, records))
 
     def advance(self) -> None:
-        """To the log's end, or to one of the batches before it."""
+        """Advances the high watermark to the log's end, or to an earlier batch."""
         end = self.log.log_end_offset
         earlier = [offset for offset in self.offsets if offset >= self.high_watermark]
         self.advance_to(end if self.choice.random() < 0.7 or not earlier else self.choice.choice(earlier))

@@ -29,7 +29,7 @@ class KeysServer:
 
 @contextmanager
 def serving(body: bytes = b"", context: ssl.SSLContext | None = None) -> Iterator[KeysServer]:
-    """By TLS with a ``context``."""
+    """Starts the server; with a ``context``, it uses TLS."""
     known = KeysServer(body)
 
     class Handler(BaseHTTPRequestHandler):
