@@ -157,7 +157,7 @@ class Member:
             await self._changed.wait_for(state)
 
     def stop(self) -> None:
-        """Stops the process in order, without a successor."""
+        """Stops the process cleanly, and does not restart it."""
         self._stopping.set()
         if self._process is not None:
             self._process.stop()

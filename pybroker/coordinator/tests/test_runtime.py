@@ -154,7 +154,7 @@ def test_a_damaged_partition_is_not_served_and_the_others_are(
 
 
 def _refusing(node: Node, monkeypatch: pytest.MonkeyPatch, times: int) -> list[GroupShard]:
-    """A broker that starts without a descriptor for the group's partition; the shards that were begun."""
+    """Returns a broker that starts without a descriptor for the group's partition, and the shards that were begun."""
     node.offsets_topic()
     node.create("t")
     node.run(node.commit(5))

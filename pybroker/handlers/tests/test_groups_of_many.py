@@ -181,7 +181,7 @@ def test_many_members_leave_in_several_turns(node: Node, monkeypatch: pytest.Mon
 def test_a_part_of_a_commit_is_as_large_as_a_wait_for_other_replicas_is_worth(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The defect: three brokers did not answer an OffsetCommit of 10,000 partitions in 20 s, because each partition waited."""
+    """The defect: three brokers did not answer an OffsetCommit of 10,000 partitions in 20 s, because each waited."""
     sizes: list[int] = []
     held: list[int] = []
     plain = node.groups.offset_commit

@@ -74,7 +74,7 @@ def producer(cluster: Cluster, transactional_id: str) -> Producer:
 
 
 def committed(cluster: Cluster, topic: str, count: int) -> list[bytes]:
-    """What a read_committed consumer finds in partition 0, once there are ``count`` values."""
+    """Returns the values that a read_committed consumer finds in partition 0, once there are ``count``."""
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap(cluster), "group.id": "reader"}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])

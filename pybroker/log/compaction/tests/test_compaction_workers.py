@@ -43,7 +43,7 @@ def a_log(root):
 
 @pytest.fixture
 def threads() -> Callable[[], list[str]]:
-    """Tells the threads of this test that compact."""
+    """Returns the compaction threads of this test."""
     before = set(threading.enumerate())
 
     def found() -> list[str]:
