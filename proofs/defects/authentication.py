@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from proofs.defects import Patch, defect
 from pybroker.config import sasl_listeners
+from pybroker.net.peer_connection import Login, PeerConnection
 from pybroker.security.sasl import authentication
 from pybroker.security.sasl.authentication import Authentication, BadMessage, Exchange
+from pybroker.security.sasl.broker_login import BrokerLogin
 from pybroker.security.sasl.plain import Plain
 from pybroker.security.sasl.scram_credentials import from_text
 from pybroker.security.sasl.scram_server import ScramUsers
 from pyclient.protocol import scram
 
 TESTS = "pybroker/security/sasl/tests/test_authentication.py"
+
+
+BETWEEN = "pybroker/tests/test_kerberos_between_brokers.py"
+
+
+@defect(f"{BETWEEN}::test_a_broker_without_a_brokers_ticket_is_refused_although_it_knows_the_secret")
+def the_secret_is_enough() -> list[Patch]:
+    """A program that can read the coordination store can act as a broker, although brokers use Kerberos."""
+    return [(BrokerLogin, "refusal", lambda self, listener, sasl, principal: None)]
+
+
+@defect(f"{BETWEEN}::test_a_broker_logs_in_again_and_its_requests_wait_for_that")
+def requests_do_not_wait_for_the_login() -> list[Patch]:
+    """The other broker closes the connection at a request that comes during a login."""
+
+    async def renew(self: PeerConnection, login: Login, host: str) -> None:
+        await self.log_in(login, host)
+
+    return [(PeerConnection, "_renew", renew)]
 
 
 @defect(f"{TESTS}::test_only_some_apis_are_admitted_before_and_during_authentication")

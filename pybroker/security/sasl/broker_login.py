@@ -7,10 +7,10 @@ in ``super.users``. It shows the ticket again before its session ends.
 
 from __future__ import annotations
 
-from asyncio import wrap_future
+from asyncio import wait_for, wrap_future
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Protocol
+from typing import Final, Protocol
 
 from pybroker.config import BrokerConfig, ConfigError, rights
 from pybroker.config.sasl_listeners import BETWEEN, GSSAPI, Kerberos, between_by_kerberos, for_brokers, read
@@ -18,7 +18,11 @@ from pybroker.security.sasl.kerberos import short_names
 from pyclient.protocol import gssapi
 from pyclient.protocol.sasl import Away, Derive, Exchange
 from pyclient.security import kerberos
+from pyclient.security.kerberos import KerberosError
 from pyclient.security.tickets import Initiator, tickets_of
+
+LIMIT_S: Final = 8.0
+"""A step of a login may take so long: less than a connection may need to become ready."""
 
 
 class Says(Protocol):
@@ -61,7 +65,11 @@ class BrokerLogin:
     async def work(self, step: Derive | Away) -> bytes:
         """Returns the result of a step that may block, on a thread. Raises KerberosError."""
         assert isinstance(step, Away)
-        return await wrap_future(self._pool.submit(step.run))
+        try:
+            return await wait_for(wrap_future(self._pool.submit(step.run)), LIMIT_S)
+        except TimeoutError:
+            why = f"the KDC has not answered within {LIMIT_S:.0f} s"
+            raise KerberosError(why, "is the KDC of krb5.conf running?", lasts=False) from None
 
     def trouble(self, host: str, error: Exception) -> str:
         """Returns the text about a login that has failed."""

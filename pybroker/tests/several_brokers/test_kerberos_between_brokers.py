@@ -12,7 +12,7 @@ import pytest
 from pybroker.cluster.peer_secret import NotAPeer
 from pybroker.config.sasl_listeners import Kerberos
 from pybroker.net.peer_connection import PeerConnection, connect
-from pybroker.security.sasl import authentication
+from pybroker.security.sasl import authentication, broker_login
 from pybroker.security.sasl.broker_login import BrokerLogin
 from pybroker.server import Broker
 from pybroker.tests.cluster import Cluster, in_loop
@@ -111,6 +111,21 @@ def test_a_broker_without_a_brokers_ticket_is_refused_although_it_knows_the_secr
             async with connected(broker, "PLAINTEXT") as plain:
                 with pytest.raises(NotAPeer, match="its listener has no SASL, not GSSAPI"):
                     await plain.log_in(login_of(broker, library, PRINCIPAL, tmp_path), HOST)
+
+    in_loop(scenario)
+
+
+def test_a_kdc_that_does_not_answer_is_named(
+    tmp_path: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_login, "LIMIT_S", 0.0)
+
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            broker = await cluster.start(1)
+            async with connected(broker) as connection:
+                with pytest.raises(NotAPeer, match=f"no login by Kerberos of {PRINCIPAL} .*: the KDC has not answered"):
+                    await connection.log_in(login_of(broker, library, PRINCIPAL, tmp_path), HOST)
 
     in_loop(scenario)
 
