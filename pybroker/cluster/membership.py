@@ -38,7 +38,7 @@ from pybroker.cluster.namesake import BrokerIdTaken, make_room
 from pybroker.cluster.nodes.controller_election import Leadership, become_controller, give_up
 from pybroker.cluster.nodes.loading import load_brokers, load_deleted, load_unknown_topics
 from pybroker.cluster.owner_process import own_process
-from pybroker.cluster.work_queue import Work, WorkQueue
+from pybroker.cluster.work_queue import LARGEST_EXPONENT, Work, WorkQueue
 from pybroker.store.interface import (
     ConnectionLoss,
     CoordinationError,
@@ -104,7 +104,8 @@ class Membership:
         """How many terms in a row the store has refused."""
         self._is_resting = False
         """True during the pause after a refused term."""
-        self._image_is_doubtful = False
+        self._doubt: object = None
+        """Set while the store may have another image than this broker; each doubt is a new object."""
         self._is_leaving = False
         """True if this broker has announced that it stops."""
         self._offline: frozenset[tuple[bytes, int]] = frozenset()
@@ -254,12 +255,12 @@ class Membership:
         _log.info("broker %d is controller in epoch %d", self._registration.id, leadership.epoch)
         brokers = await load_brokers(self._store)
         await self._service.take_over(leadership, image, brokers, await load_deleted(self._store))
-        self._image_is_doubtful = False
+        self._doubt = None
 
     def _rest_after_refusal(self) -> None:
         """Stands for controller again after a pause."""
-        self._image_is_doubtful = self._is_resting = True
-        pause = min(RETRY_S * 2**self._refused_terms, LONGEST_REST_S)
+        self._doubt, self._is_resting = object(), True
+        pause = min(RETRY_S * 2 ** min(self._refused_terms, LARGEST_EXPONENT), LONGEST_REST_S)
         self._refused_terms += 1
         asyncio.get_running_loop().call_later(pause, self._end_rest)
 
@@ -274,17 +275,17 @@ class Membership:
     # Another broker is the controller
 
     async def _follow(self) -> bool:
-        """Follows the journal, from this broker's image if it has one that is not doubtful. Returns False if the
+        """Follows the journal, from this broker's image if there is one without doubt. Returns False if the
         controller has not seen this broker's registration yet.
         """
-        if self._cache.image.version == 0 or self._image_is_doubtful:
+        if self._cache.image.version == 0 or self._doubt is not None:
             await self._following.stop()
             image = await self._newest()
             known = image.brokers.get(self._registration.id)
             if known is None or known.epoch != self._registration.epoch:
                 return False
             await self._service.follow(image, await load_deleted(self._store), anyway=True)
-            self._image_is_doubtful = False
+            self._doubt = None
         self._following.start()
         return True
 
@@ -292,17 +293,18 @@ class Membership:
         """Returns the newest image: this broker's with later journal entries, or read from the store if its own is
         doubtful.
         """
-        if self._image_is_doubtful:
+        if self._doubt is not None:
             return await newest(self._store, MetadataImage(cluster_id=self._cache.image.cluster_id))
         return await newest(self._store, self._cache.image)
 
     async def _reload(self) -> None:
         """Reads the whole store: the journal does not reach back to this broker's image, or the store refused a change.
         """
-        self._image_is_doubtful = True
+        self._doubt = doubt = object()
         image = await self._newest()
         await self._service.follow(image, await load_deleted(self._store))
-        self._image_is_doubtful = False
+        if self._doubt is doubt:  # otherwise a new session has begun meanwhile
+            self._doubt = None
 
     async def _catch_up(self) -> None:
         """Reads the whole store, and stands for controller again."""
@@ -345,7 +347,7 @@ class Membership:
         await check_cluster(self._store, self._cache.image.cluster_id)
         await self._register()
         async with self._standing:
-            self._image_is_doubtful = True  # the store may have been replaced or restored, with another journal
+            self._doubt = object()  # the store may have been replaced or restored, with another journal
         if self._is_leaving or self._offline:
             await self._announce()
         await self._stand_for_controller()

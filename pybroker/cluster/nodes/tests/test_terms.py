@@ -11,16 +11,10 @@ import pytest
 
 from pybroker.cluster.decisions.plan import NewTopic
 from pybroker.cluster.metadata import journal, znodes
-from pybroker.cluster.metadata.image import (
-    MetadataDelta,
-    MetadataImage,
-)
+from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage
 from pybroker.cluster.namesake import Overtaken
-from pybroker.cluster.tests.harness import (
-    Members,
-    assigned,
-    run,
-)
+from pybroker.cluster.nodes.loading import Deleted
+from pybroker.cluster.tests.harness import Members, assigned, membership_of, run
 from pybroker.store.embedded import EmbeddedStore
 from pybroker.store.interface import BadVersion, Operation, OperationResult
 from pyclient.protocol import errors
@@ -76,6 +70,52 @@ def test_a_controller_whose_change_is_refused_steps_down_until_it_has_reread_the
         assert not service.is_controller
         await members.until(lambda: members.alive[1].image.controller_epoch == 2)
         assert (await members.settled()).version > image.version + 1
+
+    run(tmp_path / "db", scenario)
+
+
+def test_an_image_stays_doubtful_if_a_session_begins_while_it_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the reading took the new session's doubt away, although the store may have been replaced since."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1, 2)
+        await members.settled()
+        late = next(member for member in members.alive.values() if not member.is_controller)
+        its, service = membership_of(late), late.node.controller
+        follow = service.follow
+
+        async def interrupted(image: MetadataImage, deleted: Sequence[Deleted] = ()) -> None:
+            await members.server.expire(late.store.session.id)
+            await its._rejoin()
+            await follow(image, deleted)
+
+        async def stand() -> None:
+            """It would follow, and so end the doubt."""
+
+        monkeypatch.setattr(its, "_start", lambda work: None)
+        monkeypatch.setattr(its, "_stand_for_controller", stand)
+        monkeypatch.setattr(service, "follow", interrupted)
+        await its._reload()
+        assert its._doubt is not None
+        monkeypatch.setattr(service, "follow", follow)
+        await its._reload()
+        assert its._doubt is None
+
+    run(tmp_path / "db", scenario)
+
+
+def test_the_pause_after_very_many_refused_terms_is_still_short(tmp_path: Path) -> None:
+    """Its power of two could not become a number of seconds, and the broker stopped."""
+
+    async def scenario(members: Members) -> None:
+        await members.start(1)
+        await members.settled()
+        its = membership_of(members.controller)
+        its._refused_terms = 5_000
+        its._rest_after_refusal()
+        assert its._refused_terms == 5_001
 
     run(tmp_path / "db", scenario)
 
