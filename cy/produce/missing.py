@@ -15,9 +15,9 @@ class Missing:
 MISSING: Final = Missing()
 
 
-def without_value(key: object) -> None:
-    """Returns None, the value of a record that only has a key. Raises TypeError if there is no key either: nobody means
-    to send a record of nothing without saying so.
+def require_key(key: object) -> None:
+    """Checks the key of a record without a value. Raises TypeError if there is none: nobody means to send a record of
+    nothing without saying so.
     """
     if key is None:
         raise TypeError("send needs a value or a key: pass value=None for a record with neither")

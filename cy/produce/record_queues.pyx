@@ -30,7 +30,7 @@ from cy.batch.record_headers cimport encode_headers, listed
 from cy.produce.shared_queues cimport SharedQueues, queues_of, room
 from cy.varint cimport size_of_varint
 
-from cy.produce.missing import MISSING, without_value
+from cy.produce.missing import MISSING, require_key
 
 import operator
 import time
@@ -85,7 +85,10 @@ cdef inline bytes value_of(object value, bytes key):
     """Returns the value as bytes; checks only what is not bytes already."""
     if value is None or PyBytes_CheckExact(value):
         return <bytes>value
-    return without_value(key) if value is MISSING else copied(value, "value")
+    if value is MISSING:
+        require_key(key)
+        return None
+    return copied(value, "value")
 
 
 cdef inline Py_ssize_t size_of(bytes data) noexcept:

@@ -16,7 +16,7 @@ from pyclient.protocol import scram
 TESTS = "pybroker/security/sasl/tests/test_authentication.py"
 
 
-BETWEEN = "pybroker/tests/test_kerberos_between_brokers.py"
+BETWEEN = "pybroker/tests/several_brokers/test_kerberos_between_brokers.py"
 
 
 @defect(f"{BETWEEN}::test_a_broker_without_a_brokers_ticket_is_refused_although_it_knows_the_secret")

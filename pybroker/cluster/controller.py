@@ -35,7 +35,7 @@ from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Pl
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.cluster.decisions.topics import TopicController, with_deleted
 from pybroker.cluster.deletions import Deletions
-from pybroker.cluster.lines import shortened, tell
+from pybroker.cluster.election_log import shortened, tell
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,
@@ -163,14 +163,14 @@ class ControllerService:
 
     # Another broker is the controller
 
-    async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = (), *, anyway: bool = False) -> None:
+    async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = (), *, or_older: bool = False) -> None:
         """Publishes ``image``, because another broker is the controller, unless this broker already has a newer one.
 
-        With ``anyway`` it publishes it even then, because the current one may belong to a store that no longer exists.
+        With ``or_older`` it publishes an older one, too: the current one may belong to a store that no longer exists.
         """
         async with self._lock:
             self.term.end()
-            if anyway or image.version >= self._cache.image.version:
+            if or_older or image.version >= self._cache.image.version:
                 await self._publish_image(image, deleted)
 
     async def follow_entry(self, version: int, data: bytes) -> None:
@@ -322,11 +322,16 @@ class ControllerService:
         changes nothing. A change goes on if its caller is cancelled.
         """
         if validate_only:
-            return decide(self._cache.image).results
+            return decide(self._current).results
         task = asyncio.ensure_future(self._locked(lambda: self._perform(decide)))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller asks for neither
         await asyncio.wait([task])
         return task.result()
+
+    @property
+    def _current(self) -> MetadataImage:
+        """The image to plan from, with the topics that cannot be changed."""
+        return replace(self._cache.image, frozen=self._frozen)
 
     async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
         async with self._lock:
@@ -338,7 +343,7 @@ class ControllerService:
         """
         if not self.term.is_on:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
-        plan = decide(replace(self._cache.image, frozen=self._frozen))
+        plan = decide(self._current)
         await self.deletions.free({name for step in plan.steps for name in step.delta.changed})
         deleted: dict[str, TopicImage] = {}
         try:

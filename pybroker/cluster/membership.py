@@ -121,9 +121,9 @@ class Membership:
 
         If the store is lost meanwhile, this waits until it is back.
         """
-        while not await self._has_done(self._register):
+        while not await self._try_to(self._register):
             if self._is_expired:
-                await self._has_done(self._store.new_session)
+                await self._try_to(self._store.new_session)
         self._watches = [
             self._store.watch(znodes.CONTROLLER, lambda path: self._start(self._stand_for_controller)),
             self._store.watch(znodes.BROKER_IDS, lambda path: self._start(self._update_brokers)),
@@ -133,10 +133,10 @@ class Membership:
         self._store.session.on_change(self._on_session)
         if self._is_expired:  # the session expired after the registration, before there was a listener
             self._on_session(self._store.session.state)
-        while not await self._has_done(self._stand_for_controller):
+        while not await self._try_to(self._stand_for_controller):
             pass  # if the session has expired, ``_rejoin`` begins another one
 
-    async def _has_done(self, work: Callable[[], Awaitable[object]]) -> bool:
+    async def _try_to(self, work: Callable[[], Awaitable[object]]) -> bool:
         """Does one part of joining. Returns False, after a pause, if the store could not be reached."""
         try:
             await work()
@@ -284,7 +284,7 @@ class Membership:
             known = image.brokers.get(self._registration.id)
             if known is None or known.epoch != self._registration.epoch:
                 return False
-            await self._service.follow(image, await load_deleted(self._store), anyway=True)
+            await self._service.follow(image, await load_deleted(self._store), or_older=True)
             self._doubt = None
         self._following.start()
         return True

@@ -50,7 +50,7 @@ class RemainingNodes:
     async def remove_of(self, names: Collection[str]) -> None:
         """Removes all nodes of the topics with these names; the caller holds the lock. Raises the errors of a write."""
         for topic_id in [topic_id for topic_id, removal in self._left.items() if removal.name in names]:
-            while await self._has_removed_some(topic_id):
+            while await self._remove_some(topic_id):
                 pass
 
     async def remove_all(self) -> set[bytes]:
@@ -58,18 +58,18 @@ class RemainingNodes:
         failed = set[bytes]()
         for topic_id in list(self._left):
             try:
-                while await self._has_removed_some_in_turn(topic_id):
+                while await self._remove_some_in_turn(topic_id):
                     pass
             except KafkaError as error:
                 failed.add(topic_id)
                 _log.error("nodes of a deleted topic could not be removed: %s", error)
         return failed
 
-    async def _has_removed_some_in_turn(self, topic_id: bytes) -> bool:
+    async def _remove_some_in_turn(self, topic_id: bytes) -> bool:
         async with self._lock:
-            return await self._has_removed_some(topic_id)
+            return await self._remove_some(topic_id)
 
-    async def _has_removed_some(self, topic_id: bytes) -> bool:
+    async def _remove_some(self, topic_id: bytes) -> bool:
         """Performs the next step of a topic; returns False if none is left, or if the term is over.
 
         If the nodes differ from what the step expects, it reads them and tries again. If that fails too, the next call

@@ -194,7 +194,7 @@ class Row(NamedTuple):
     needs: Needs
     """The rights that a client needs. It has no default, so that no API is served without a decision on them."""
     most_units: int = FEW_UNITS
-    """How many units a request may hold (``net.apart``): more if it is served in turns, or comes from brokers."""
+    """How many units a request may hold (``net.large_messages``). It is more for turns, and between brokers."""
     controlled: bool = False
     """The controller handles it; other brokers forward it (``forwarding``)."""
     between_brokers: bool = False

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from cy.wire.wire_types import EncodedArray
 from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.topic_names import check_name
-from pybroker.cluster.lines import shortened
+from pybroker.cluster.election_log import shortened
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.described import Form

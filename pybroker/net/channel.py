@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from cy.wire.frames import AGAIN, STARVED, FrameError, FrameReader, ReceiveMemory
 from cy.wire.send_queue import SendQueue
 from pybroker.net import complaint
-from pybroker.net.apart import Apart
+from pybroker.net.large_messages import LargeMessages
 from pybroker.net.limits import Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
@@ -49,7 +49,7 @@ class Server(Protocol):
     routes: Routes
     limits: Limits
     memory: ReceiveMemory
-    apart: Apart
+    large_messages: LargeMessages
     log: RateLimitedLog
     silent: dict[Any, None]
     """Connections without SASL that have sent no request yet, the oldest first."""

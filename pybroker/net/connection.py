@@ -2,8 +2,9 @@
 
 A *visit* begins when the socket is readable: the connection receives once, serves every whole frame, and sends all
 replies by one call. If that takes long (``VISIT_S``), the rest waits for the next turn of the loop, so that other
-connections are served in between. A request or reply with many parts is decoded or encoded ``apart``, on a thread, and
-its connection is *held*: no further request of it is served. Handlers that depend on the order of requests hold it too.
+connections are served in between. A request or reply with many parts is decoded or encoded on a thread
+(``large_messages``), and its connection is *held*: no further request of it is served. Handlers that depend on the
+order of requests hold it too.
 
 A reply that is not ready takes a place in ``_replies``. Later ones wait behind it: replies leave in the order of their
 requests, in whatever order they become ready.
@@ -29,8 +30,8 @@ from cy.wire.frames import FrameError
 from pybroker import waiting
 from pybroker.loop_watch import STALL_S
 from pybroker.net import complaint
-from pybroker.net.apart import ENCODED_UNITS, LOOP_UNITS
 from pybroker.net.channel import Accepted, Channel, Server
+from pybroker.net.large_messages import ENCODED_UNITS, LOOP_UNITS
 from pybroker.net.reply import Reply
 from pybroker.net.routes import Refused, Route
 from pyclient.protocol.frames import decode_request_header
@@ -181,14 +182,14 @@ class Connection(Channel):
                     self._out.append(route.encode(version, correlation_id, result, ENCODED_UNITS))
                     return
                 except TooMuch:
-                    pass  # _set encodes it apart
+                    pass  # _set encodes it on a thread
         except Exception as error:
             self._failed(route.name, error)
             return
         self._answer_with(result, Reply(route, version, correlation_id))
 
     def _serve_apart(self, route: Route, call: Any, correlation_id: int, data: Any) -> None:
-        """Decodes a large request apart. The connection is held until its handler has begun."""
+        """Decodes a large request on a thread. The connection is held until its handler has begun."""
         self.hold()
         work = self._handle_apart(route, call, data)
         reply = Reply(route, call.version, correlation_id)
@@ -197,7 +198,7 @@ class Connection(Channel):
     async def _handle_apart(self, route: Route, call: Any, data: Any) -> Any:
         try:
             size = len(data)
-            request = await self._server.apart.decode(route, call.version, data, 0, size)
+            request = await self._server.large_messages.decode(route, call.version, data, 0, size)
             del data
             self._apart = True
             result = route.handle(request, call)
@@ -265,7 +266,7 @@ class Connection(Channel):
         self._after_reply()
 
     def _on_encoded(self, reply: Reply, source: asyncio.Future[Any]) -> None:
-        """Sends a large response that was encoded apart."""
+        """Sends a large response that was encoded on a thread."""
         if self._socket is None or source.cancelled():
             return
         reply.source = None
@@ -283,7 +284,7 @@ class Connection(Channel):
             try:
                 reply.data = route.encode(version, correlation_id, result, ENCODED_UNITS)
             except TooMuch:
-                reply.source = self._server.apart.encode(route, version, correlation_id, result)
+                reply.source = self._server.large_messages.encode(route, version, correlation_id, result)
                 reply.source.add_done_callback(partial(self._on_encoded, reply))
                 return
         self._ready(reply)

@@ -55,7 +55,7 @@ class Route(NamedTuple):
     """The same on a thread, without a budget."""
     response: type
     most_units: int
-    """How many parts a request may have (``apart``)."""
+    """How many parts a request may have (``large_messages``)."""
     produces: bool
     """True for Produce, whose bytes count for the quota."""
 

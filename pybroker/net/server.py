@@ -18,9 +18,9 @@ from cy.wire.frames import ReceiveMemory
 from pybroker.config import Endpoint
 from pybroker.loop_watch import STALL_S, LoopWatch
 from pybroker.net.acceptor import Acceptor, BoundSocket, plain
-from pybroker.net.apart import Apart
 from pybroker.net.channel import Accepted
 from pybroker.net.connection import Connection
+from pybroker.net.large_messages import LargeMessages
 from pybroker.net.limits import UNLIMITED, Limits
 from pybroker.net.ratelimit import RateLimitedLog
 from pybroker.net.routes import Route, Routes
@@ -58,7 +58,7 @@ class SocketServer:
         self.memory = ReceiveMemory(limits.queued_bytes)
         self.log = RateLimitedLog(logger)
         self.connections: set[Connection] = set()
-        self.apart = Apart(loop)
+        self.large_messages = LargeMessages(loop)
         self._acceptor = Acceptor(self)
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
@@ -338,7 +338,7 @@ class SocketServer:
             await asyncio.sleep(SWEEP_S[0])
         for connection in list(self.connections):
             connection.close()
-        self.apart.close()
+        self.large_messages.close()
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

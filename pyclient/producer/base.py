@@ -14,7 +14,7 @@ from cy.batch.record_headers import listed, size_of_headers
 from cy.counted import counted
 from cy.produce.arrow_column import ArrowColumn, HeaderColumn
 from cy.produce.deliveries import Deliveries
-from cy.produce.missing import MISSING, without_value
+from cy.produce.missing import MISSING, require_key
 from cy.produce.partition_queue import TopicQueues
 from cy.produce.producer_batch import DeliveryReport, ProducerBatch
 from cy.produce.record_queues import RecordQueues, milliseconds
@@ -124,7 +124,8 @@ class BaseProducer(Queues):
     ) -> Prepared:
         """Returns the record after interceptors and serializers."""
         if value is MISSING:
-            value = without_value(key)
+            require_key(key)
+            value = None
         pipeline = self._pipeline
         record = pipeline.intercept(ProducerRecord(topic, value, key, partition, timestamp, headers))
         return Prepared(

@@ -1,1 +1,1 @@
-"""The means of doing harm: damaged files, full disks, a lossy proxy."""
+"""The means of doing harm: damaged files, full disks, secured brokers."""

@@ -20,12 +20,12 @@ ENCODED_UNITS: Final = 2 * LOOP_UNITS
 """The limit for a message that is encoded on the loop (``Writer.spend``: a unit is about 20 ns)."""
 
 
-class Apart:
+class LargeMessages:
     """The thread for large messages."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._thread = ThreadPoolExecutor(1, "apart")
+        self._thread = ThreadPoolExecutor(1, "large-messages")
 
     async def decode(self, route: Route, version: int, view: Any, position: int, end: int) -> Any:
         """Decodes the request in ``view``. Raises DecodeError, also if it has too many parts."""
