@@ -135,7 +135,9 @@ BACKUP = (
 def the_largest_version_is_the_newest() -> list[Patch]:
     """Brokers show the state from before the backup until the journal is as long again."""
 
-    async def follow(self: ControllerService, image: MetadataImage, deleted: Any = (), *, or_older: bool = False) -> None:
+    async def follow(
+        self: ControllerService, image: MetadataImage, deleted: Any = (), *, or_older: bool = False
+    ) -> None:
         await real(self, image, deleted)
 
     real = ControllerService.follow
