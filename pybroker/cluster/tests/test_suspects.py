@@ -126,7 +126,8 @@ def test_metadata_waits_for_the_next_leader(tmp_path: Path, monkeypatch: pytest.
             await cluster.start(2)
             await first.controller.create_topics([NewTopic("t", assignments=((0, (2, 1)),))])
             first.suspects.accuse(2)
-            connection: Any = SimpleNamespace(listener_name="PLAINTEXT", local_address=("127.0.0.1", 1))
+            listener = {"listener_name": "PLAINTEXT", "local_address": ("127.0.0.1", 1)}
+            connection: Any = SimpleNamespace(**listener, hold=lambda: None, release=lambda: None)
             request = Metadata.Request(topics=[Metadata.Request.MetadataRequestTopic(name="t")])
             answer = asyncio.ensure_future(metadata.handle(request, Call(first, 12, "c", connection)))  # type: ignore
             await cluster.kill(2)
