@@ -1,0 +1,85 @@
+"""Attacks on groups with members of both protocols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cy.batch import Builder
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.migration import downgrading
+from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver, image_of
+from pybroker.coordinator.group.consumer.tests.test_migration import metadata
+from pybroker.coordinator.group.joining import Caller
+from pyclient.protocol import JoinGroup, errors
+
+PROTOCOL = JoinGroup.Request.JoinGroupRequestProtocol
+
+
+def test_a_static_member_whose_wait_ends_by_a_refused_upgrade_is_evicted_when_it_is_silent() -> None:
+    driver = Driver()
+    joined = driver.join(instance="i", session_ms=10_000, rebalance_ms=60_000)
+    driver.pass_ms(10)
+    member_id = joined.answer.member_id
+    driver.sync(member_id, 1, {member_id: b""}, group_instance_id="i")
+    reserved = driver.join(session_ms=1_800_000)
+    assert reserved.code == errors.MemberIdRequired.code
+    waiting = driver.join(member_id, instance="i", protocols={"range": metadata("t", "u")}, session_ms=10_000)
+    assert waiting.waits, "for the client of the reserved id"
+    driver.pass_ms(11_000)
+    driver.refuse = errors.CoordinatorNotAvailable
+    driver.come("new")
+    driver.refuse = None
+    driver.pass_ms(3_600_000)
+    assert not driver.group().members
+
+
+def test_a_consumer_may_leave_classic_members_one_of_which_names_a_protocol_twice() -> None:
+    driver = Driver()
+    driver.come("victim")
+
+    def join(*names: str) -> None:
+        request = JoinGroup.Request(
+            group_id="g",
+            session_timeout_ms=45_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=[PROTOCOL(name=name, metadata=metadata("t")) for name in names],
+        )
+        driver.send(lambda result: driver.shard.join(request, Caller(3, "c", "/127.0.0.1"), result))
+
+    join("x", "x", "y")
+    join("y")
+    join("x")
+    assert driver.beat("victim", LEAVE).code == 0
+    group = driver.shard.groups["g"]
+    assert not isinstance(group, ConsumerGroup) or "victim" not in group.members
+
+
+def test_an_empty_protocol_does_not_make_refused_downgrades_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver()
+    driver.come("new")
+    driver.join(protocols={"range": metadata("t" * 200), "none": b""}, version=3)
+    driver.largest_batch = 100
+    built: list[Any] = []
+    before = downgrading._size
+    monkeypatch.setattr(downgrading, "_size", lambda *given: built.append(given) or before(*given))
+    assert driver.beat("new", LEAVE).code == 0
+    assert isinstance(driver.shard.groups["g"], ConsumerGroup)
+    assert not built, "the record was built only to see that it is too large"
+
+
+def test_a_downgrade_that_is_begun_because_it_fits_does_fit() -> None:
+    partitions = 1000
+    driver = Driver(image=image_of(t=partitions))
+    member = Client(driver, "new", instance_id="i").come("u")
+    driver.beat("new", member.epoch, instance_id="i", subscribed_topic_names=["t"], has={})
+    assert len(driver.has("new")["t"]) == partitions
+    written = len(driver.log)
+    driver.largest_batch = 18_000
+    assert driver.join(instance="i", protocols={"range": metadata("t")}).code == 0
+    batch = Builder()
+    for key, value in driver.log[written:]:
+        batch.append(0, key, value)
+    assert isinstance(driver.shard.groups["g"], ConsumerGroup) or batch.size <= driver.largest_batch
