@@ -142,47 +142,6 @@ def test_a_downgraded_group_is_loaded_with_what_its_members_have() -> None:
     assert read(member.assignment) == old.has
 
 
-def test_a_downgrade_that_cannot_be_written_has_not_happened() -> None:
-    driver = Driver()
-    old = Classic(driver, classic_group(driver), ALL)
-    Client(driver, "new").come()
-    driver.refuse = errors.CoordinatorNotAvailable
-    assert driver.beat("new", LEAVE).code == errors.CoordinatorNotAvailable.code
-    driver.refuse = None
-    assert isinstance(driver.shard.groups["g"], ConsumerGroup)
-    assert set(driver.consumers().members) == {old.id, "new"}
-    driver.pass_ms(1)
-
-
-@pytest.mark.parametrize("returns", [False, True])
-def test_a_group_whose_classic_record_would_not_fit_into_a_batch_stays_a_consumer_group(returns: bool) -> None:
-    driver = Driver()
-    old = Classic(driver, classic_group(driver), ALL)
-    driver.come("new", instance_id="i")
-    driver.largest_batch = 100
-    if returns:
-        joined = driver.join(instance="i", protocols={"range": metadata("t")})
-        assert joined.answer.error_code == 0
-    else:
-        assert driver.beat("new", LEAVE, instance_id="i").code == 0
-    group = driver.consumers()
-    assert set(group.members) == {old.id, joined.answer.member_id} if returns else {old.id}
-    assert group.classic_members == len(group.members)
-    for _ in range(3):
-        old.beat()
-    assert (old.beat(), driver.consumers().epoch) == (errors.NONE, old.generation)
-
-
-def test_an_upgrade_that_cannot_be_written_has_not_happened() -> None:
-    driver = Driver()
-    member_id = classic_group(driver)
-    driver.refuse = errors.CoordinatorNotAvailable
-    assert driver.come("new").code == errors.CoordinatorNotAvailable.code
-    driver.refuse = None
-    assert isinstance(driver.shard.groups["g"], ClassicGroup)
-    assert driver.heartbeat(member_id, 1).code == 0
-
-
 def test_members_that_wait_for_a_classic_rebalance_go_on_waiting_where_an_upgrade_is_refused() -> None:
     driver = Driver()
     member_id = classic_group(driver)

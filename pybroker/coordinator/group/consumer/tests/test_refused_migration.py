@@ -1,0 +1,52 @@
+"""Changes of a group's protocol that are refused, because their records cannot be written or would be too large."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver
+from pybroker.coordinator.group.consumer.tests.test_migration import ALL, Classic, classic_group, metadata
+from pyclient.protocol import errors
+
+
+def test_a_downgrade_that_cannot_be_written_has_not_happened() -> None:
+    driver = Driver()
+    old = Classic(driver, classic_group(driver), ALL)
+    Client(driver, "new").come()
+    driver.refuse = errors.CoordinatorNotAvailable
+    assert driver.beat("new", LEAVE).code == errors.CoordinatorNotAvailable.code
+    driver.refuse = None
+    assert isinstance(driver.shard.groups["g"], ConsumerGroup)
+    assert set(driver.consumers().members) == {old.id, "new"}
+    driver.pass_ms(1)
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_group_whose_classic_record_would_not_fit_into_a_batch_stays_a_consumer_group(returns: bool) -> None:
+    driver = Driver()
+    old = Classic(driver, classic_group(driver), ALL)
+    driver.come("new", instance_id="i")
+    driver.largest_batch = 100
+    if returns:
+        joined = driver.join(instance="i", protocols={"range": metadata("t")})
+        assert joined.answer.error_code == 0
+    else:
+        assert driver.beat("new", LEAVE, instance_id="i").code == 0
+    group = driver.consumers()
+    assert set(group.members) == {old.id, joined.answer.member_id} if returns else {old.id}
+    assert group.classic_members == len(group.members)
+    for _ in range(3):
+        old.beat()
+    assert (old.beat(), driver.consumers().epoch) == (errors.NONE, old.generation)
+
+
+def test_an_upgrade_that_cannot_be_written_has_not_happened() -> None:
+    driver = Driver()
+    member_id = classic_group(driver)
+    driver.refuse = errors.CoordinatorNotAvailable
+    assert driver.come("new").code == errors.CoordinatorNotAvailable.code
+    driver.refuse = None
+    assert isinstance(driver.shard.groups["g"], ClassicGroup)
+    assert driver.heartbeat(member_id, 1).code == 0
