@@ -167,8 +167,15 @@ def _member(group: ClassicGroup, member: Member, owned: Owned) -> ConsumerMember
 
 
 def _send_away(group: ClassicGroup, result: Result) -> None:
+    """Answers the waiting members. They get a session, which ends if the upgrade cannot be written and they are silent.
+
+    The session of a new member does not stop while it waits.
+    """
     for member in group.members:
         token = group.members.stop_waiting(member)
+        waited = token is not None or member.sync_token is not None
+        if waited and not member.is_new:
+            group.sessions.touch(member, result)
         result.reply(token, refusal(errors.RebalanceInProgress, member.id))
         result.reply(member.sync_token, errors.RebalanceInProgress())
         member.sync_token = None

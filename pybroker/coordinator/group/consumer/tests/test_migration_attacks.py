@@ -12,27 +12,9 @@ from pybroker.coordinator.group.consumer.migration import downgrading
 from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver, image_of
 from pybroker.coordinator.group.consumer.tests.test_migration import metadata
 from pybroker.coordinator.group.joining import Caller
-from pyclient.protocol import JoinGroup, errors
+from pyclient.protocol import JoinGroup
 
 PROTOCOL = JoinGroup.Request.JoinGroupRequestProtocol
-
-
-def test_a_static_member_whose_wait_ends_by_a_refused_upgrade_is_evicted_when_it_is_silent() -> None:
-    driver = Driver()
-    joined = driver.join(instance="i", session_ms=10_000, rebalance_ms=60_000)
-    driver.pass_ms(10)
-    member_id = joined.answer.member_id
-    driver.sync(member_id, 1, {member_id: b""}, group_instance_id="i")
-    reserved = driver.join(session_ms=1_800_000)
-    assert reserved.code == errors.MemberIdRequired.code
-    waiting = driver.join(member_id, instance="i", protocols={"range": metadata("t", "u")}, session_ms=10_000)
-    assert waiting.waits, "for the client of the reserved id"
-    driver.pass_ms(11_000)
-    driver.refuse = errors.CoordinatorNotAvailable
-    driver.come("new")
-    driver.refuse = None
-    driver.pass_ms(3_600_000)
-    assert not driver.group().members
 
 
 def test_a_consumer_may_leave_classic_members_one_of_which_names_a_protocol_twice() -> None:

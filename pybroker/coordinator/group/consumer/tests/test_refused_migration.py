@@ -50,3 +50,18 @@ def test_an_upgrade_that_cannot_be_written_has_not_happened() -> None:
     driver.refuse = None
     assert isinstance(driver.shard.groups["g"], ClassicGroup)
     assert driver.heartbeat(member_id, 1).code == 0
+
+
+def test_a_static_member_whose_wait_a_refused_upgrade_ends_is_evicted_when_it_is_silent() -> None:
+    driver = Driver()
+    member_id = classic_group(driver, instance="i")
+    assert driver.join(session_ms=1_800_000).code == errors.MemberIdRequired.code
+    waiting = driver.join(member_id, instance="i", protocols={"range": metadata("t", "u")})
+    assert waiting.waits, "for the client of the reserved id"
+    driver.pass_ms(11_000)
+    driver.refuse = errors.CoordinatorNotAvailable
+    driver.come("new")
+    driver.refuse = None
+    assert waiting.code == errors.CoordinatorNotAvailable.code
+    driver.pass_ms(10_001)
+    assert not driver.group().members
