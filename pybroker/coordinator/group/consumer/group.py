@@ -316,7 +316,7 @@ class ConsumerGroup:
             count(self.assignors, (member.assignor,), by)
         if member.classic is not None:
             self.classic_members += by
-            count(self.classic_protocols, (name for name, _ in member.classic.protocols), by)
+            count(self.classic_protocols, {name for name, _ in member.classic.protocols}, by)
 
     def _own(self, owned: Owned, member_id: str) -> None:
         for topic_id, partitions in owned.items():

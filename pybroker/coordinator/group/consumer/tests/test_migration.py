@@ -21,8 +21,9 @@ from pybroker.coordinator.group.consumer.tests.driver import (
     image_of,
 )
 from pybroker.coordinator.group.consumer.timeouts import Wait
+from pybroker.coordinator.group.joining import Caller
 from pybroker.coordinator.shard import Record
-from pyclient.protocol import errors
+from pyclient.protocol import JoinGroup, errors
 from pyclient.protocol.records import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 ALL = {"t": {0, 1, 2, 3}}
@@ -213,6 +214,27 @@ def test_classic_members_may_join_a_consumer_group() -> None:
         old.beat()
     assert old.has["t"] | new.has["t"] == {0, 1, 2, 3}
     assert driver.consumers().state == "Stable"
+
+
+def test_a_classic_member_that_repeats_a_protocol_supports_it_once() -> None:
+    """Otherwise members without a common protocol could join, and the last other member could not leave."""
+    driver = Driver()
+    driver.come("new")
+    protocol = JoinGroup.Request.JoinGroupRequestProtocol
+
+    def join(*names: str) -> int:
+        request = JoinGroup.Request(
+            group_id="g",
+            session_timeout_ms=45_000,
+            protocol_type="consumer",
+            protocols=[protocol(name=name, metadata=metadata("t")) for name in names],
+        )
+        return driver.send(lambda result: driver.shard.join(request, Caller(0, "c", "h"), result)).code
+
+    assert (join("x", "x", "y"), join("y")) == (errors.NONE, errors.NONE)
+    assert join("x") == errors.InconsistentGroupProtocol.code
+    assert driver.beat("new", LEAVE).code == errors.NONE
+    assert isinstance(driver.shard.groups["g"], ClassicGroup)
 
 
 def test_classic_members_may_not_join_where_migration_is_off_or_protocols_differ() -> None:

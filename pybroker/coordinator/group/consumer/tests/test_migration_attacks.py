@@ -11,32 +11,6 @@ from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.migration import downgrading
 from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver, image_of
 from pybroker.coordinator.group.consumer.tests.test_migration import metadata
-from pybroker.coordinator.group.joining import Caller
-from pyclient.protocol import JoinGroup
-
-PROTOCOL = JoinGroup.Request.JoinGroupRequestProtocol
-
-
-def test_a_consumer_may_leave_classic_members_one_of_which_names_a_protocol_twice() -> None:
-    driver = Driver()
-    driver.come("victim")
-
-    def join(*names: str) -> None:
-        request = JoinGroup.Request(
-            group_id="g",
-            session_timeout_ms=45_000,
-            rebalance_timeout_ms=60_000,
-            protocol_type="consumer",
-            protocols=[PROTOCOL(name=name, metadata=metadata("t")) for name in names],
-        )
-        driver.send(lambda result: driver.shard.join(request, Caller(3, "c", "/127.0.0.1"), result))
-
-    join("x", "x", "y")
-    join("y")
-    join("x")
-    assert driver.beat("victim", LEAVE).code == 0
-    group = driver.shard.groups["g"]
-    assert not isinstance(group, ConsumerGroup) or "victim" not in group.members
 
 
 def test_an_empty_protocol_does_not_make_refused_downgrades_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
