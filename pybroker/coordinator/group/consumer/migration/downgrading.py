@@ -24,7 +24,7 @@ from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.group import CONSUMER_PROTOCOL, ConsumerGroup
 from pybroker.coordinator.group.consumer.member import ConsumerMember, Owned, Target
 from pybroker.coordinator.group.consumer.refusals import when_refused
-from pybroker.coordinator.group.members import Member
+from pybroker.coordinator.group.members import Member, Members
 from pybroker.coordinator.group.records import group_record
 from pybroker.coordinator.group.state import STABLE
 from pybroker.coordinator.shard import Record, Result
@@ -73,7 +73,7 @@ def _may(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Itera
 def _fits(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iterable[Record]) -> bool:
     """Returns whether the records of the downgrade fit into a batch, after those that are ``written`` already."""
     largest = group.context.largest_batch()
-    size = sum(map(_least_size, members))
+    size = _least_size(members)
     if size <= largest:
         size = _size(group, members, written)
     if size > largest:
@@ -86,10 +86,11 @@ def _fits(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iter
     return size <= largest
 
 
-def _least_size(member: ConsumerMember) -> int:
-    """Returns a size that the member's part of the classic record has at least. To ask many members is cheap."""
-    assert member.classic is not None
-    return min((len(metadata) for _, metadata in member.classic.protocols), default=0)
+def _least_size(members: Iterable[ConsumerMember]) -> int:
+    """Returns a size that the record of the classic group has at least. To build the record would take much longer."""
+    joined = _joined(members)
+    protocol = joined.choose_protocol()
+    return sum(len(each.id) + len(each.client_id) + len(each.metadata(protocol)) for each in joined)
 
 
 def _size(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iterable[Record]) -> int:
@@ -143,9 +144,20 @@ def _classic(group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: in
     classic.since_ms = now_ms
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER_PROTOCOL
+    classic.members = _joined(members)
+    classic.protocol = classic.members.choose_protocol()
+    for before, after in zip(members, classic.members, strict=True):
+        version = int.from_bytes(after.metadata(classic.protocol)[:2], "big")
+        after.assignment = assigned_bytes(group, _has(before), version)
+    return classic
+
+
+def _joined(members: Iterable[ConsumerMember]) -> Members:
+    """Returns the members of the classic group, without assignments."""
+    joined = Members()
     for member in members:
         assert member.classic is not None
-        classic.members.add(
+        joined.add(
             Member(
                 member.id,
                 member.instance_id,
@@ -156,11 +168,7 @@ def _classic(group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: in
                 member.classic.protocols,
             )
         )
-    classic.protocol = classic.members.choose_protocol()
-    for before, after in zip(members, classic.members, strict=True):
-        version = int.from_bytes(after.metadata(classic.protocol)[:2], "big")
-        after.assignment = assigned_bytes(group, _has(before), version)
-    return classic
+    return joined
 
 
 def _record(classic: ClassicGroup) -> Record:

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from cy.batch import Builder
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
-from pybroker.coordinator.group.consumer.migration import downgrading
-from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver, image_of
+from pybroker.coordinator.group.consumer.tests.driver import Client, Driver, image_of
 from pybroker.coordinator.group.consumer.tests.test_migration import metadata
-
-
-def test_an_empty_protocol_does_not_make_refused_downgrades_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver()
-    driver.come("new")
-    driver.join(protocols={"range": metadata("t" * 200), "none": b""}, version=3)
-    driver.largest_batch = 100
-    built: list[Any] = []
-    before = downgrading._size
-    monkeypatch.setattr(downgrading, "_size", lambda *given: built.append(given) or before(*given))
-    assert driver.beat("new", LEAVE).code == 0
-    assert isinstance(driver.shard.groups["g"], ConsumerGroup)
-    assert not built, "the record was built only to see that it is too large"
 
 
 def test_a_downgrade_that_is_begun_because_it_fits_does_fit() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.migration import downgrading
 from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver
 from pybroker.coordinator.group.consumer.tests.test_migration import ALL, Classic, classic_group, metadata
 from pyclient.protocol import errors
@@ -65,3 +66,16 @@ def test_a_static_member_whose_wait_a_refused_upgrade_ends_is_evicted_when_it_is
     assert waiting.code == errors.CoordinatorNotAvailable.code
     driver.pass_ms(10_001)
     assert not driver.group().members
+
+
+def test_the_record_of_a_classic_group_is_not_built_only_to_see_that_it_is_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each member that leaves would take the time of the others' metadata, which may have 16 MB."""
+    driver = Driver()
+    driver.come("new")
+    driver.join(protocols={"range": metadata("t" * 200), "none": b""}, version=3)
+    driver.largest_batch = 200
+    monkeypatch.delattr(downgrading, "_record")
+    assert driver.beat("new", LEAVE).code == errors.NONE
+    assert isinstance(driver.shard.groups["g"], ConsumerGroup)
