@@ -88,27 +88,24 @@ def _read(protocols: Protocols) -> ConsumerProtocolSubscription:
 def _join(group: ConsumerGroup, joining: _Joining, result: Result) -> None:
     before, replaced = _member(group, joining, result)
     updated = _updated(before, joining)
-    downgrades = replaced is not None and downgrading.follows_from_replacing(group, replaced, updated, result)
     heartbeating.check_size(group, updated)
     epoch, subscriptions, changed = heartbeating.subscribe(
         group, before, updated, result, joining.join.caller.sees, bumps_unresolved=True
     )
-    claimed = _claimed(group, joining.said)
-    if downgrades and group.assignment_epoch < epoch:
-        goal = None
-    elif downgrades:
-        goal = group.assignment_epoch, group.target_of(updated)
-    else:
+    after = updated
+    is_behind = group.assignment_epoch < epoch  # # then a classic group makes the next assignment itself
+    downgrades = is_behind and downgrading.follows_from_replacing(group, replaced, after, result)
+    if not downgrades:
         change = targeting.Change(heartbeating.known(group, before), updated)
         goal = targeting.update(group, epoch, change, subscriptions, result)
-    after = updated
-    if goal is not None:
+        claimed = _claimed(group, joining.said)
         after = heartbeating.advance(group, updated, goal, subscriptions, claimed, changed, result)
+        downgrades = not is_behind and downgrading.follows_from_replacing(group, replaced, after, result)
     group.context.timeouts.stop(group.id, after.id, Wait.JOIN)
     expecting.expect_nothing_replaced(group, after, result)
     if downgrades:
         assert replaced is not None
-        downgrading.downgrade_with(group, replaced, after, goal is None, result)
+        downgrading.downgrade_with(group, replaced, after, is_behind, result)
     else:
         expecting.touch(group, after, result)
         expecting.expect(group, after, Wait.SYNC, result)

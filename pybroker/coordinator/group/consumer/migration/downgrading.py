@@ -20,7 +20,6 @@ from collections.abc import Iterable, Sequence
 from cy.batch import Builder
 from cy.counted import counted
 from pybroker.coordinator.group.classic import ClassicGroup
-from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.group import CONSUMER_PROTOCOL, ConsumerGroup
 from pybroker.coordinator.group.consumer.member import ConsumerMember, Owned, Target
 from pybroker.coordinator.group.consumer.refusals import when_refused
@@ -44,16 +43,16 @@ def follows_from_leaving(group: ConsumerGroup, members: Sequence[ConsumerMember]
 
 
 def follows_from_replacing(
-    group: ConsumerGroup, member: ConsumerMember, joining: ConsumerMember, result: Result
+    group: ConsumerGroup, member: ConsumerMember | None, joining: ConsumerMember, result: Result
 ) -> bool:
     """Returns whether this is the only member of the new protocol, a classic one replaces it, and the group may be a
     classic one.
+
+    The result must have all records of ``joining``.
     """
-    others_are_classic = group.classic_members == len(group.members) - 1 and member.classic is None
-    if not others_are_classic:
+    if member is None or member.classic is not None or group.classic_members != len(group.members) - 1:
         return False
-    written = [*result.records, records.member_record(group.id, joining)]
-    return _may(group, [*_without(group, [member]), joining], written)
+    return _may(group, [*_without(group, [member]), joining], result.records)
 
 
 def _without(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[ConsumerMember]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cy.batch import Builder
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.migration import downgrading
-from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver
+from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver, image_of
 from pybroker.coordinator.group.consumer.tests.test_migration import ALL, Classic, classic_group, metadata
 from pyclient.protocol import errors
 
@@ -79,3 +80,18 @@ def test_the_record_of_a_classic_group_is_not_built_only_to_see_that_it_is_too_l
     monkeypatch.delattr(downgrading, "_record")
     assert driver.beat("new", LEAVE).code == errors.NONE
     assert isinstance(driver.shard.groups["g"], ConsumerGroup)
+
+
+@pytest.mark.parametrize(("largest", "kind"), [(22_000, ConsumerGroup), (30_000, ClassicGroup)])
+def test_all_records_of_a_join_that_downgrades_a_group_fit_into_a_batch(largest: int, kind: type) -> None:
+    driver = Driver(image_of(t=1000))
+    member = Client(driver, "new", instance_id="i").come("u")
+    driver.beat("new", member.epoch, instance_id="i", subscribed_topic_names=["t"], has={})
+    written = len(driver.log)
+    driver.largest_batch = largest
+    assert driver.join(instance="i", protocols={"range": metadata("t")}).code == errors.NONE
+    assert isinstance(driver.shard.groups["g"], kind)
+    batch = Builder()
+    for key, value in driver.log[written:]:
+        batch.append(0, key, value)
+    assert batch.size <= largest
