@@ -11,7 +11,6 @@ from pybroker.coordinator.group.consumer.member import ConsumerMember, MemberSta
 from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.group.consumer.timeouts import Wait
 from pybroker.coordinator.shard import Event, Result
-from pyclient.protocol.errors import KafkaError
 
 
 class Expecting(Protocol):
@@ -64,17 +63,15 @@ def expect_nothing_classic(group: Expecting, member: ConsumerMember) -> None:
 
 
 def expect_nothing_replaced(group: Expecting, member: ConsumerMember, result: Result) -> None:
-    """Removes the deadlines of the static member that this one replaces. If it stays, it gets another session."""
+    """Removes the deadlines of the static member that this one replaces. If it stays, it has the same ones again.
+
+    Otherwise a client that tries again and again would keep a silent member in the group.
+    """
     replaced = group.static_member(member.instance_id)
     if replaced is None or replaced.id == member.id:
         return
-
-    def stay(next: Result, error: KafkaError) -> None:
-        touch(group, replaced, next)
-        expect_revocation(group, replaced, next)
-
-    group.context.timeouts.forget(group.id, replaced.id)
-    when_refused(result, stay)
+    restore = group.context.timeouts.suspend(group.id, replaced.id)
+    when_refused(result, lambda next, error: restore())
 
 
 def resume(group: Expecting, result: Result) -> None:

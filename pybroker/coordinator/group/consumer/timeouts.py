@@ -11,6 +11,7 @@ heartbeat only moves a deadline; the timer checks it when it fires.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from pybroker.coordinator.shard import Event, Result
@@ -112,8 +113,26 @@ class Timeouts:
             self._timers.cancel(deadline.timer)
         if not members:
             self._sessions.pop(group_id, None)
-        for wait in (Wait.REBALANCE, Wait.JOIN, Wait.SYNC):
+        for wait in Wait:
             self.stop(group_id, member_id, wait)
+
+    def suspend(self, group_id: str, member_id: str) -> Callable[[], None]:
+        """Removes all deadlines of a member. The returned function restores those that were not set again meanwhile."""
+        session = self._sessions.get(group_id, {}).get(member_id)
+        keys = [(group_id, member_id, wait) for wait in Wait]
+        others = {key: self._others[key] for key in keys if key in self._others}
+        self.forget(group_id, member_id)
+
+        def restore() -> None:
+            members = self._sessions.get(group_id, {})
+            if session is not None and session.timer is not None and member_id not in members:
+                session.timer = self._timers.schedule(session.timer.deadline_ms, session.timer.action)
+                self._sessions.setdefault(group_id, {})[member_id] = session
+            for key, timer in others.items():
+                if key not in self._others:
+                    self._others[key] = self._timers.schedule(timer.deadline_ms, timer.action)
+
+        return restore
 
     def forget_group(self, group_id: str) -> None:
         """Removes all deadlines of a deleted group."""
