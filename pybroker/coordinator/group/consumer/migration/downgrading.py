@@ -65,8 +65,15 @@ def _may(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Itera
     return (
         settings.may_downgrade
         and 0 < len(members) <= settings.classic_max_size
+        and _agree(members)
         and _fits(group, members, written)
     )
+
+
+def _agree(members: Iterable[ConsumerMember]) -> bool:
+    """Returns whether the members have a common protocol. In the log of an earlier version they may have none."""
+    names = [{name for name, _ in each.classic.protocols} for each in members if each.classic is not None]
+    return bool(set.intersection(*names))
 
 
 def _fits(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iterable[Record]) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cy.batch import Builder
 from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer import records
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
+from pybroker.coordinator.group.consumer.member import ClassicFacts
 from pybroker.coordinator.group.consumer.migration import downgrading
 from pybroker.coordinator.group.consumer.tests.driver import LEAVE, Client, Driver, image_of
 from pybroker.coordinator.group.consumer.tests.test_migration import ALL, Classic, classic_group, metadata
@@ -95,3 +99,15 @@ def test_all_records_of_a_join_that_downgrades_a_group_fit_into_a_batch(largest:
     for key, value in driver.log[written:]:
         batch.append(0, key, value)
     assert batch.size <= largest
+
+
+def test_a_loaded_group_without_a_common_protocol_stays_a_consumer_group() -> None:
+    driver = Driver()
+    driver.come("new")
+    for _ in range(2):
+        assert driver.join(protocols={"x": metadata("t")}, version=3).code == errors.NONE
+    *_, last = driver.consumers().members.values()
+    driver.log.append(records.member_record("g", replace(last, classic=ClassicFacts(10_000, (("y", metadata("t")),)))))
+    loaded = driver.again()
+    assert loaded.beat("new", LEAVE).code == errors.NONE
+    assert loaded.consumers().classic_members == len(loaded.consumers().members) == 2
