@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +13,11 @@ from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator import groups, runtime
 from pybroker.coordinator.group import classic, keeping
 from pybroker.coordinator.group.classic import ClassicGroup
+from pybroker.coordinator.group.consumer import expecting
+from pybroker.coordinator.group.consumer.counting import count
 from pybroker.coordinator.group.consumer.group import ConsumerGroup
-from pybroker.coordinator.group.consumer.migration import upgrading
+from pybroker.coordinator.group.consumer.member import ConsumerMember
+from pybroker.coordinator.group.consumer.migration import downgrading, upgrading
 from pybroker.coordinator.group.consumer.protocol import ConsumerProtocol
 from pybroker.coordinator.group.offset_store import OffsetStore
 from pybroker.coordinator.replies import send
@@ -29,6 +33,7 @@ from pyclient.protocol import OffsetFetch, errors
 SKIPPING = "pybroker/coordinator/tests/test_skipping.py::"
 RUNTIME = "pybroker/coordinator/tests/test_runtime.py::"
 MIGRATION = "pybroker/coordinator/group/consumer/tests/test_migration.py::"
+REFUSED = "pybroker/coordinator/group/consumer/tests/test_refused_migration.py::"
 
 
 @defect("pybroker/handlers/tests/test_groups.py::test_an_error_of_the_group_is_each_partitions_too")
@@ -93,6 +98,56 @@ def an_upgrade_sends_away_before_it_is_sure() -> list[Patch]:
         return upgraded
 
     return [(upgrading, "consumer_group", eager)]
+
+
+@defect(REFUSED + "test_a_static_member_whose_wait_a_refused_upgrade_ends_is_evicted_when_it_is_silent")
+def a_refused_upgrade_leaves_members_without_a_session() -> list[Patch]:
+    """A static member that waited when an upgrade was refused stays in its group for ever."""
+
+    def send_away(group: ClassicGroup, result: Result) -> None:
+        for member in group.members:
+            result.reply(group.members.stop_waiting(member), errors.RebalanceInProgress())
+
+    return [(upgrading, "_send_away", send_away)]
+
+
+@defect(MIGRATION + "test_a_classic_member_that_repeats_a_protocol_supports_it_once")
+def a_repeated_protocol_counts_twice() -> list[Patch]:
+    """Members without a common protocol join a consumer group, and its last other member cannot leave."""
+    count_once = ConsumerGroup._count
+
+    def count_all(group: ConsumerGroup, member: ConsumerMember, by: int) -> None:
+        count_once(group, member, by)
+        if member.classic is not None:
+            names = Counter(name for name, _ in member.classic.protocols)
+            count(group.classic_protocols, (names - Counter(set(names))).elements(), by)
+
+    return [(ConsumerGroup, "_count", count_all)]
+
+
+@defect(REFUSED + "test_the_record_of_a_classic_group_is_not_built_only_to_see_that_it_is_too_large")
+def an_empty_protocol_defeats_the_bound_of_a_classic_record() -> list[Patch]:
+    """Each member that leaves costs the time to build a record of megabytes, which is refused."""
+    return [(downgrading, "_least_size", lambda members: 0)]
+
+
+@defect(REFUSED + "test_all_records_of_a_join_that_downgrades_a_group_fit_into_a_batch")
+def a_downgrade_is_measured_without_the_records_of_the_join() -> list[Patch]:
+    """Near the limit of a batch, a static member that comes back with the classic protocol is refused for ever."""
+    size = downgrading._size
+    return [(downgrading, "_size", lambda group, members, written: size(group, members, ()))]
+
+
+@defect(MIGRATION + "test_a_static_member_whose_replacement_cannot_be_written_is_evicted_when_it_is_silent")
+def a_refused_replacement_renews_the_session_of_the_replaced() -> list[Patch]:
+    """A client that tries again and again keeps a silent member in the group."""
+
+    def renew(group: ConsumerGroup, member: ConsumerMember, result: Result) -> None:
+        replaced = group.static_member(member.instance_id)
+        if replaced is not None and replaced.id != member.id:
+            expecting.touch(group, replaced, result)
+
+    return [(expecting, "expect_nothing_replaced", renew)]
 
 
 @defect(RUNTIME + "test_offsets_of_a_topic_deleted_without_a_coordinator_do_not_count_for_its_successor")
