@@ -128,7 +128,7 @@ def cluster_last(args: list[str]) -> list[str]:
 
 
 def is_for_start(word: str) -> bool:
-    """Says whether it is an option or a file, which exists or is clearly meant as one."""
+    """Says whether ``word`` is an option, or a file that exists or is clearly meant as one."""
     return word.startswith("-") or word.endswith(".properties") or os.sep in word or os.path.exists(word)
 
 

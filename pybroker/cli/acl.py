@@ -58,7 +58,7 @@ class Wanted(NamedTuple):
         return list(dict.fromkeys(found))
 
     def check_roles(self) -> None:
-        """Raises UsageError where a role lacks what it is about."""
+        """Raises UsageError if a role lacks the resource that it needs."""
         kinds = {kind for kind, _ in self.resources}
         if self.producer and "topic" not in kinds:
             raise click.UsageError("--producer needs --topic")
@@ -239,7 +239,7 @@ def delete(
 
 
 def chosen(prefixed: bool, pattern: str | None) -> str | None:
-    """Raises UsageError."""
+    """Returns the pattern type that --prefixed or --pattern names. Raises UsageError if they contradict each other."""
     if prefixed and pattern not in (None, "prefixed"):
         raise click.UsageError("use either --prefixed or --pattern")
     return "prefixed" if prefixed else pattern
@@ -268,7 +268,7 @@ def created(wanted: Wanted, prefixed: bool) -> list[AclBinding]:
 
 
 def found_by(wanted: Wanted, pattern: str) -> Iterator[AclBindingFilter]:
-    """Filters for what the options say; what they do not name may be anything. Raises UsageError."""
+    """Yields the filters of the options. What an option does not name may be anything. Raises UsageError."""
     from pyclient.admin import (
         AccessControlEntryFilter,
         AclBindingFilter,

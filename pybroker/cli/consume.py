@@ -123,7 +123,7 @@ def assign(consumer: Consumer, starts: Ends, ends: Ends) -> None:
 
 @dataclass
 class Tally:
-    """How many records were written."""
+    """Counts the records that were written."""
 
     written: int = 0
 
@@ -204,7 +204,7 @@ def stop_at(consumer: Consumer, ends: Ends) -> None:
 
 
 def before(record: Record, ends: Ends) -> bool:
-    """Says whether the record lies before the offset where its partition stops."""
+    """Says whether the record lies before the end offset of its partition."""
     end = ends.get(TopicPartition(record.topic, record.partition))
     return end is None or record.offset < end
 

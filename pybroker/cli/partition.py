@@ -54,7 +54,7 @@ def under_replicated(cluster: Cluster, output: str, topics: tuple[str, ...], off
 
 
 def described(admin: Admin, topics: Iterable[str]) -> list[tuple[str, PartitionDescription]]:
-    """Every partition of these topics, or of all, with its topic."""
+    """Returns each partition of ``topics`` with its topic; without ``topics``, the partitions of all topics."""
     names = list(topics) or list(admin.list_topics(list_internal=True))
     found = admin.describe_topics(names)
     return [(name, each) for name, topic in found.items() for each in topic.partitions]

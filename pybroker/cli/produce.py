@@ -128,7 +128,7 @@ def stdin() -> IO[bytes]:
 
 
 def pieces(files: Iterable[IO[bytes]], *, whole: bool) -> Iterator[bytes]:
-    """Lines without their ends, or whole files."""
+    """Yields the lines of files without their line ends, or whole files."""
     for file in files:
         if whole:
             yield file.read()

@@ -69,7 +69,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def finite(
     kind: click.ParamType[Any], value: float, parameter: click.Parameter | None, context: click.Context | None
 ) -> float:
-    """Returns the value if a broker accepts it. Raises UsageError."""
+    """Returns the value if a broker accepts it as a quota. Raises UsageError."""
     if not 0 < value < float("inf"):
         kind.fail("a quota is greater than 0", parameter, context)
     return value

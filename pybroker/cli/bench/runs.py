@@ -51,7 +51,7 @@ class Deliveries:
 
 
 def payloads(size: int) -> list[bytes]:
-    """Values of random letters, which are always the same ones."""
+    """Returns values of random letters, the same ones on each call."""
     letters = random.Random(17)
     return ["".join(letters.choices(ascii_uppercase, k=size)).encode() for _ in range(DISTINCT)]
 

@@ -51,7 +51,7 @@ def describe(cluster: Cluster, output: str) -> None:
 
 
 class Trouble(NamedTuple):
-    """Something that is not as it should be."""
+    """A fault of the cluster."""
 
     severity: str
     what: str
@@ -116,7 +116,9 @@ def registered(admin: Admin) -> set[int]:
 
 
 def trouble_of(partition: PartitionDescription, min_isr: int, there: Collection[int]) -> tuple[str, str] | None:
-    """Severity and words of what is not as it should be with a partition; ``there`` are the brokers that live."""
+    """Returns the severity and the description of a partition's fault, None if it has none. ``there`` are the live
+    brokers.
+    """
     isr, replicas, leader = partition.isr, partition.replicas, partition.leader
     missing = ", ".join(map(str, sorted({*replicas} - {*isr})))
     if leader < 0:

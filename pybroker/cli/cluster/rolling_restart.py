@@ -114,7 +114,7 @@ class RollingRestart:
         try:
             os.kill(before, signal.SIGTERM)
         except OSError as error:
-            raise Failure(f"broker {node_id}, process {before}: {error.strerror}") from error
+            raise Failure(f"cannot stop broker {node_id} (process {before}): {error.strerror}") from error
         self._until(lambda: pid_in(file) not in (0, before), f"broker {node_id} to start again")
         self._until(lambda: self._is_there(node_id), f"broker {node_id} to be registered")
         self._until(self._is_in_sync, "every replica to be in sync")

@@ -51,7 +51,7 @@ class SpotType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def parse(text: str) -> Spot:
-    """Raises ValueError."""
+    """Parses a place. Raises ValueError."""
     if text in WORDS:
         return Spot(WORDS[text])
     if text.startswith("@"):

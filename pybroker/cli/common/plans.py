@@ -42,6 +42,6 @@ def _with_both(function: Callable[..., Any], dry: str, do: str, name: str) -> Ca
 
 
 def nothing_was_changed(what: str = "") -> None:
-    """Says so after a plan. ``what``: what it is about."""
+    """Says after a plan that nothing was changed. ``what`` names the object of the plan."""
     told = "this was only a plan, and nothing was changed; --execute, in place of --dry-run, carries it out"
     complain(f"{what}{': ' if what else ''}{told}")

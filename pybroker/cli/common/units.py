@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 TIMES = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-"""Milliseconds."""
+"""The units of time, in milliseconds."""
 SIZES = {
     **{"B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4},
     **{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40},
 }
-"""Bytes."""
+"""The units of size, in bytes."""
 ENDS: Mapping[str, tuple[Mapping[str, int], int]] = {
     "ms": (TIMES, 1),
     "seconds": (TIMES, 1000),

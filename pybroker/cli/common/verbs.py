@@ -60,7 +60,7 @@ ADVISED = ("TLS", "SASL")
 
 
 class Failure(click.ClickException):
-    """The verb failed: exit 1."""
+    """Raised if a verb fails: the program exits with 1."""
 
     exit_code = 1
 
@@ -76,7 +76,7 @@ class Verb(click.Command):
         self.examples = examples
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its own options first, then those that all verbs have."""
+        """Writes the verb's own options first, then those that all verbs have."""
         own: list[tuple[str, str]] = []
         common: list[tuple[str, str]] = []
         for option in self.get_params(context):
@@ -229,7 +229,7 @@ def without(errors: Mapping[Any, Any], name: str) -> dict[Any, Any]:
 
 
 class Complaints(logging.Handler):
-    """Log lines as diagnostics."""
+    """Shows log lines as diagnostics."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Prints a log record as a diagnostic."""

@@ -13,7 +13,7 @@ import click
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """An option's value that is bytes: of the text in UTF-8, of what is none as it was typed."""
+    """An option's value as bytes. Text is encoded in UTF-8; bytes that are no text stay as they were typed."""
 
     name = "text"
 

@@ -41,7 +41,7 @@ def target_of(dataset: Dataset) -> str:
 
 
 def copy(bootstrap: str, dataset: Dataset, count: int, bars: Bars) -> Copied:
-    """Copies what is of interest in ``count`` records. Raises KafkaError."""
+    """Copies those of ``count`` records that the worker has to copy. Raises KafkaError."""
     began = time.perf_counter()
     worker = Worker(dataset, max(1, count // TRANSACTIONS))
     while worker.read < count:

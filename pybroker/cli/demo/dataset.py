@@ -15,7 +15,7 @@ class Item(NamedTuple):
 
 
 class Tally(Protocol):
-    """The consumer's results."""
+    """The results of the demo's consumer."""
 
     def add(self, values: list[bytes]) -> None:
         """Adds these values to the result."""

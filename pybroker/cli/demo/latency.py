@@ -22,7 +22,7 @@ MILLION = 1e6
 
 
 class Latency(NamedTuple):
-    """Milliseconds."""
+    """The latencies of the demo, in milliseconds."""
 
     p50: float
     p99: float
@@ -49,7 +49,7 @@ def measure(bootstrap: str, count: int, bars: Bars) -> Latencies:
 
 
 def one_by_one(producer: Producer, count: int, bars: Bars) -> list[int]:
-    """Nanoseconds from send to its acknowledgement."""
+    """Sends one record at a time. Returns the nanoseconds from each send to its acknowledgement."""
     found = []
     value = bytes(SIZE)
     for number in range(count):

@@ -15,7 +15,7 @@ MEGA = 1e6
 
 
 class Report(NamedTuple):
-    """The figures of one run."""
+    """The figures that one run of the demo has measured."""
 
     title: str
     chosen: str

@@ -49,7 +49,7 @@ class LiveBars(Bars):
 
 
 class Stage:
-    """Steps with their bars."""
+    """Shows the demo's steps, each with a progress bar."""
 
     def __init__(self) -> None:
         self.is_live = sys.stderr.isatty()

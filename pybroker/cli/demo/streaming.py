@@ -130,7 +130,9 @@ def _read(members: list[Member], bars: Bars) -> int:
 
 
 def _wait(members: list[Member], state: Callable[[], object], wanted: object) -> None:
-    """Until the state is the wanted one. Raises the error of a member; Failure where nothing moves any more."""
+    """Waits until the members have reached the state. Raises the error of a member, or Failure if nothing moves any
+    longer.
+    """
     last: object = None
     deadline = 0.0
     while (now := state()) != wanted:

@@ -141,7 +141,7 @@ def there_and_back(cluster: Cluster) -> Iterator[Finding]:
 
 
 def told(error: Exception) -> str:
-    """Returns an error's text without the command that its advice repeats."""
+    """Returns the text of an error, without the command that the advice repeats."""
     return str(error).partition(", which an administrator grants")[0]
 
 

@@ -106,7 +106,7 @@ def expire(cluster: Cluster, hmac: str | None, period: int | None) -> int:
 
 
 def decoded(hmac: str | None) -> bytes:
-    """Raises UsageError, which does not have it."""
+    """Decodes the base64 of an HMAC. Raises UsageError, whose text does not quote it."""
     if hmac is None:
         raise click.UsageError("--hmac is missing")
     try:

@@ -60,7 +60,7 @@ def dump_log(
 
 
 def check_index(path: str, sanity: bool) -> int:
-    """Tells what is wrong with an index; returns how many findings there are."""
+    """Prints the faults of an index. Returns how many there are."""
     from pybroker.log.inspection import inspect_segment
 
     segment = inspect_segment(f"{path.rpartition('.')[0]}.log", deep=False)

@@ -85,7 +85,7 @@ def parts(path: str, delimiter: str) -> list[bytes]:
 
 
 def summary(measured: Measured) -> str:
-    """Kafka's line."""
+    """Formats the summary line as kafka-producer-perf-test.sh does."""
     times = measured.latencies
     average, greatest = (1000 * (each or 0.0) for each in (times.average, times.greatest))
     shares = (round(1000 * (times.quantile(share) or 0.0)) for share in (0.5, 0.95, 0.99, 0.999))

@@ -76,7 +76,7 @@ def reassign_partitions(
 
 
 def topics_of(path: str) -> list[str]:
-    """Raises Failure."""
+    """Returns the topics that a file names. Raises Failure."""
     try:
         return [str(row["topic"]) for row in read_json(path)["topics"]]
     except (KeyError, TypeError) as error:
@@ -84,7 +84,7 @@ def topics_of(path: str) -> list[str]:
 
 
 def targets(path: str) -> dict[TopicPartition, list[int]]:
-    """Raises Failure."""
+    """Returns the replicas that a file wants for each partition. Raises Failure."""
     try:
         rows = partitions_of_file(path)
         ids = [[int(each) for each in row["replicas"]] for row in rows]

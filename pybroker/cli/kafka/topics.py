@@ -25,7 +25,7 @@ REPORTS = ("under_replicated_partitions", "unavailable_partitions", "under_min_i
 
 
 class Asked(NamedTuple):
-    """The requested action, and its topics."""
+    """The action that the options request, and the topics that they name."""
 
     topic: str | None
     topic_id: str | None

@@ -88,7 +88,7 @@ def mechanisms(host: str, port: int, timeout: float, is_tls: bool) -> list[str]:
 
 
 def answer(connection: socket.socket) -> bytes:
-    """Returns the answer's frame without its length. Raises Foreign, OSError."""
+    """Reads an answer, and returns its frame without the length. Raises Foreign, OSError."""
     head = exactly(connection, 4)
     size = int.from_bytes(head, "big")
     if head == b"HTTP":
@@ -110,7 +110,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def parsed(frame: bytes) -> ClusterDescription:
-    """Raises Foreign."""
+    """Parses the answer in a frame. Raises Foreign."""
     from pyclient.admin.types import BrokerDescription, ClusterDescription
     from pyclient.protocol import Metadata
 

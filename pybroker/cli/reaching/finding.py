@@ -8,7 +8,9 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 
 
 class Finding(NamedTuple):
-    """``level`` is ok, warning or error. ``check`` names what was checked. ``advice`` says what to do, if anything."""
+    """The result of one check. ``level`` is ok, warning or error. ``check`` names what was checked. ``advice`` says
+    what to do, if anything.
+    """
 
     level: str
     check: str

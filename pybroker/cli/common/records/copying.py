@@ -42,7 +42,7 @@ def with_room(cluster: Cluster, topic: str, records: Iterable[Given], files: Ite
 
 
 def partitions_with_room(admin: Admin, topic: str, first: Given, files: list[IO[bytes]]) -> int:
-    """Returns the topic's number of partitions if it has enough. Raises Failure."""
+    """Returns the number of the topic's partitions, if they are enough for the files. Raises Failure."""
     names = [topic] if first.source is None else [topic, first.source]
     there = {name: len(each.partitions) for name, each in admin.describe_topics(names, check=False).items()}
     needed = there.get(first.source or "")

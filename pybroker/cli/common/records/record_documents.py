@@ -71,7 +71,7 @@ def given(line: bytes) -> Given:
 
 
 def record_of(row: Any) -> Given:
-    """Raises ValueError."""
+    """Returns the record of a row. Raises ValueError."""
     if not isinstance(row, dict) or "value" not in row:
         raise ValueError('a record must be an object with "value"')
     return Given(
@@ -91,7 +91,7 @@ def source_of(row: dict[str, Any]) -> str | None:
 
 
 def headers_of(given: Any) -> Iterator[tuple[str, bytes | None]]:
-    """Raises ValueError."""
+    """Yields the record's headers. Raises ValueError."""
     for each in given.items() if isinstance(given, dict) else given if isinstance(given, list) else [None]:
         if not isinstance(each, (list, tuple)) or len(each) != 2 or not isinstance(each[0], str):
             raise ValueError('"headers" is [[name, value], …] or {name: value, …}')

@@ -127,7 +127,7 @@ def entity(names: Mapping[str, str | None]) -> ClientQuotaEntity:
 
 
 def number(key: str, value: str) -> float:
-    """Raises UsageError."""
+    """Parses a number. Raises UsageError."""
     try:
         return float(value)
     except ValueError:

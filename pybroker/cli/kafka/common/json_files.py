@@ -24,7 +24,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def partitions_of_file(path: str) -> list[dict[str, Any]]:
-    """Its ``partitions``. Raises Failure."""
+    """Returns the ``partitions`` of the file. Raises Failure."""
     rows = read_json(path).get("partitions")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise Failure(f'{path}: "partitions" is missing: a list of objects with topic and partition')

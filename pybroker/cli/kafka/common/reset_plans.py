@@ -55,7 +55,7 @@ def seconds(text: str) -> float:
 
 
 def read_plan(path: str) -> Plan:
-    """Raises Failure."""
+    """Reads a plan from a file. Raises Failure."""
     plan: Plan = {}
     try:
         for row in csv.reader(Path(path).read_text(encoding="utf-8-sig").splitlines()):
