@@ -1,4 +1,4 @@
-"""The id of the cluster, by which a broker knows whether the store is the one of its data."""
+"""The cluster's id. It tells a broker whether its data belong to the cluster of this store."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class ControllerService:
         tell(plan.results, is_start=not self._cache.image.brokers)  # perhaps the whole cluster starts
 
     def step_down(self) -> None:
-        """Ends the term."""
+        """Ends this broker's term as controller."""
         self.term.end()
 
     async def resign(self) -> None:

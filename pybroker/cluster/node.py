@@ -278,5 +278,5 @@ class ClusterNode:
 
 
 def _boot(directory_ids: Iterable[str]) -> str:
-    """Returns an id of the machine's start and of the log dirs: while it is the same, all written data exist."""
+    """Returns an id of the machine's start and of the log dirs. While the id is the same, all written data exist."""
     return " ".join([boot_of_machine(), *sorted(directory_ids)])

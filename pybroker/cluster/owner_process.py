@@ -18,7 +18,7 @@ _STARTED: Final = 19
 
 
 class Owner(Enum):
-    """The state of the process."""
+    """Whether the process that owns a registration still runs, as far as this broker can know."""
 
     ITSELF = "this process"
     DEAD = "dead"

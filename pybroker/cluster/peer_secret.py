@@ -70,7 +70,7 @@ class Client:
         self._secret = secret
         self._wanted = wanted
         self.first = greeting(node_id, nonce)
-        """The first message."""
+        """The first message of the proof."""
 
     def on_answer(self, answer: bytes) -> bytes:
         """Returns the second message. Raises NotAPeer."""

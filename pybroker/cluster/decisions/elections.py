@@ -41,7 +41,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Rules(Protocol):
-    """The topic's configuration as far as elections need it."""
+    """The settings of a topic that decide elections."""
 
     def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
         """Returns the min.insync.replicas of the partition: no replica that may lead it commits with fewer."""

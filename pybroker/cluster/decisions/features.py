@@ -48,7 +48,7 @@ SUPPORTED: Final[Mapping[str, Levels]] = {
     GROUP_VERSION: Levels(0, 1),
 }
 _FORMER: Final = {**SUPPORTED, METADATA_VERSION: Levels(KAFKA_4_3, KAFKA_4_3)}
-"""What a broker supports that does not register its features."""
+"""The features of a broker that registers none."""
 LACKING: Final = frozenset({"eligible.leader.replicas.version", "kraft.version", "share.version", "streams.version"})
 """Kafka's other features. ``kafka-features upgrade --release-version`` names them beside metadata.version."""
 

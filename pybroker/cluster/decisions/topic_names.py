@@ -78,7 +78,7 @@ class Collisions:
 
 
 def _alike(pieces: Sequence[str]) -> Iterator[str]:
-    """Yields all names that have these pieces between their separators."""
+    """Yields every name that differs from this one at most in its separators, ``.`` and ``_``."""
     first, *rest = pieces
     for separators in product("._", repeat=len(rest)):
         yield first + "".join(chain.from_iterable(zip(separators, rest, strict=True)))

@@ -76,10 +76,10 @@ def _growth(topic: TopicImage, existing: int, controller_epoch: int) -> Iterator
 
 
 class Deletion(NamedTuple):
-    """The steps that delete topics."""
+    """The steps that delete some topics, now and later."""
 
     steps: list[Step]
-    """They note that logs of the topics, and perhaps nodes, remain."""
+    """The writes that note which logs of the topics, and perhaps which nodes, remain."""
     later: list[Removal]
     """What removes the remaining nodes. No answer waits for it."""
 

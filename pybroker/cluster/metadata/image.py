@@ -34,7 +34,7 @@ UNREADABLE_CONFIGS: Final[Configs] = MappingProxyType(_KEEP)
 is set.
 """
 MISSING_CONFIGS: Final[Configs] = MappingProxyType(dict(_KEEP))
-"""The same, if the configuration's node is missing."""
+"""Stands for the configuration of a topic whose configuration node is missing: nothing of the topic is deleted."""
 UNREADABLE_DEFAULTS: Final[Configs] = MappingProxyType(
     {"log.cleanup.policy": "", "log.retention.ms": "-1", "log.retention.bytes": "-1"}
 )
@@ -139,7 +139,7 @@ class TopicImage(NamedTuple):
 
     @property
     def has_unknown_configs(self) -> bool:
-        """True if its configuration in the store is unreadable or missing."""
+        """True if the topic's configuration in the store is unreadable or missing."""
         return self.configs is UNREADABLE_CONFIGS or self.configs is MISSING_CONFIGS
 
     @property
@@ -184,10 +184,10 @@ class MetadataDelta:
     version: int | None = None
     """The image's version afterwards, if it is not the next one."""
     boots: Mapping[int, str] = field(default_factory=dict)
-    """As in the image, for brokers that are not in ``brokers``."""
+    """The ``boots`` of an image, for brokers that are not in ``brokers``."""
     missing: Mapping[str, TopicImage] = field(default_factory=dict)
     reading: Reading | None = None
-    """As in the image. If the image was read from the store, the delta's removals are not decisions."""
+    """The ``reading`` of an image. If the image was read from the store, the delta's removals are not decisions."""
     acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
     """All ACLs of a pattern; an empty value removes the pattern."""
     tokens: Mapping[str, Token | None] = field(default_factory=dict)

@@ -125,7 +125,7 @@ class Deleted(NamedTuple):
     brokers: tuple[int, ...] | None
 
     def may_be_on(self, node_id: int) -> bool:
-        """Returns whether that broker may have logs of it."""
+        """Returns whether that broker may have logs of the topic."""
         return self.brokers is None or node_id in self.brokers
 
     def image(self) -> TopicImage:
