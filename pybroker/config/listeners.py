@@ -31,7 +31,7 @@ class Endpoint(NamedTuple):
 
     @property
     def is_tls(self) -> bool:
-        """True if its connections are encrypted."""
+        """True if the listener's connections are encrypted."""
         return self.security_protocol in BY_TLS
 
     @property

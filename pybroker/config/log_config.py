@@ -55,13 +55,15 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
 
     def asking_all_replicas(self) -> LogConfig:
-        """Returns the same with the largest min.insync.replicas, so that no write is acknowledged with fewer replicas
-        than guaranteed.
+        """Returns this configuration with the largest min.insync.replicas, so that no write is acknowledged with fewer
+        replicas than guaranteed.
         """
         return replace(self, min_insync_replicas=MAX_LONG)
 
     def keeping_everything(self) -> LogConfig:
-        """Returns the same without retention and compaction, for a log whose topic's configuration is unknown."""
+        """Returns this configuration without retention and compaction, for a log whose topic's configuration is
+        unknown.
+        """
         return replace(self, cleanup_policy=frozenset())
 
     @property

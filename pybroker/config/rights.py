@@ -53,6 +53,6 @@ def remarks(config: BrokerConfig, *, is_between_brokers: bool) -> Iterator[str]:
 
 
 def _knows_clients(config: BrokerConfig, endpoint: Endpoint) -> bool:
-    """Returns whether its clients have passwords, or may have certificates."""
+    """Returns whether clients of the listener have passwords, or may have certificates."""
     asks = config.of_listener(endpoint.listener, "ssl.client.auth") in ("required", "requested")
     return endpoint.is_sasl or (endpoint.security_protocol == TLS and asks)

@@ -62,7 +62,7 @@ _OF_JWKS: Final = (
     f"{_PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler",
     f"{_PACKAGE}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
 )
-"""Kafka's classes that check the signatures of tokens; this broker does the same."""
+"""Kafka's classes that check the signatures of tokens. This broker checks them without these classes."""
 _FILE: Final = "file:"
 _NAMED: Final = re.compile(r"\Ahttps?://[^/?#]*@")
 JAVA_OPTIONS: Final = "KAFKA_OPTS"
@@ -100,7 +100,7 @@ class OAuth(NamedTuple):
 
 
 class Kerberos(NamedTuple):
-    """The broker's service for GSSAPI."""
+    """The broker's service for GSSAPI, as Kerberos knows it."""
 
     principal: str
     keytab: str
@@ -149,8 +149,8 @@ def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
 
 
 def _is_of_others(config: BrokerConfig, name: str) -> bool:
-    """Returns whether it is a key of clients, which is in many files, or a variable of the environment, which clients
-    share.
+    """Returns whether the key ``name`` is meant for clients: many files have such keys, and clients share the
+    environment.
     """
     return name == _OF_CLIENTS or config.where(name).startswith(ENVIRONMENT_PREFIX)
 
@@ -166,7 +166,8 @@ def without_effect(config: BrokerConfig) -> list[str]:
 
 
 def of_absent_mechanisms(config: BrokerConfig) -> Iterator[str]:
-    """Yields keys of mechanisms that their SASL listener does not have. Raises ConfigError for bad listeners."""
+    """Yields keys of mechanisms that are not enabled on the key's SASL listener. Raises ConfigError for bad listeners.
+    """
     enabled = {
         each.listener.lower(): {
             name.lower() for name in config.of_listener(each.listener, MECHANISMS) or config[MECHANISMS]

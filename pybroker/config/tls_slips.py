@@ -51,7 +51,7 @@ def without_effect(config: BrokerConfig) -> Iterator[str]:
 
 
 def _complaint(name: str, protocols: dict[str, str], others: Collection[str], *, is_asking: bool) -> str:
-    """Returns what is wrong with the key, empty if nothing. ``others`` are listeners of controllers, which are not
+    """Returns the fault of the key, empty if there is none. ``others`` are listeners of controllers, which are not
     opened.
     """
     is_strict = is_asking or not BY_TLS.isdisjoint(protocols.values())

@@ -48,7 +48,9 @@ def _error(config: BrokerConfig, name: str, text: str, reason: str) -> ConfigErr
 
 
 def broken_promises(config: BrokerConfig, *, alone: bool) -> Iterator[tuple[str, str, str]]:
-    """Yields name and text of each such setting, and what is missing. Raises ConfigError for bad listeners."""
+    """Yields name and text of each setting that promises protection, and what is missing for it. Raises ConfigError for
+    bad listeners.
+    """
     yield from rights.broken_promises(config)
     endpoints = listeners(config)
     yield from _between_brokers(config, alone=alone)

@@ -49,7 +49,7 @@ class TicketLogin:
 
     @property
     def user(self) -> str:
-        """The principal, or where it is."""
+        """The principal of the ticket. If it is unknown, words that stand for it."""
         return self.tickets.principal or "the owner of the ticket"
 
 
