@@ -42,6 +42,6 @@ class Skipped:
         logger.error("%s: %s is skipped: %s", self._name, what, error, exc_info=unforeseen)
 
     def tell(self) -> None:
-        """Logs the number if not all skipped records were logged."""
+        """Logs how many records were skipped, if some of them were not logged one by one."""
         if self.count > MOST_LOGGED:
             logger.error("%s: %d records were skipped", self._name, self.count)

@@ -404,7 +404,7 @@ class ClassicGroup:
             raise errors.GroupIdNotFound(f"Group {self.id} not found.")
 
     def check_deletable(self) -> None:
-        """Raises GroupIdNotFound, NonEmptyGroup."""
+        """Raises GroupIdNotFound or NonEmptyGroup if the group may not be deleted."""
         self._check_exists()
         if self.state is not EMPTY:
             raise errors.NonEmptyGroup(f"group {self.id} has members")

@@ -48,7 +48,7 @@ RetentionStart = Callable[[CommittedOffset], int]
 
 
 class Group(Protocol):
-    """One group."""
+    """A group of any protocol."""
 
     id: str
 

@@ -50,7 +50,7 @@ class Caller(NamedTuple):
 
 
 class Join(NamedTuple):
-    """A JoinGroup request and its sender."""
+    """A JoinGroup request and the client that sent it."""
 
     request: JoinGroup.Request
     caller: Caller

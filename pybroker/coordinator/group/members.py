@@ -27,7 +27,7 @@ def size_of(client_id: str, instance_id: str | None, protocols: Protocols) -> in
 
 
 class Member:
-    """One member."""
+    """One member of a classic group."""
 
     __slots__ = (
         "assignment",

@@ -15,7 +15,7 @@ from pybroker.coordinator.group.offsets import CommittedOffset, Offsets
 from pybroker.coordinator.shard import Producer
 
 Key = tuple[str, str, int]
-"""Group, topic, partition."""
+"""A group, a topic and a partition."""
 
 _NOTHING = Offsets()
 
@@ -31,7 +31,7 @@ class Pending:
 
 
 class OffsetStore:
-    """All offsets of a shard."""
+    """The committed and pending offsets of all groups of a shard."""
 
     def __init__(self) -> None:
         self._groups: dict[str, Offsets] = {}

@@ -22,7 +22,8 @@ class CommittedOffset(NamedTuple):
     expires_ms: int = NEVER_MS
     topic_id: bytes = ZERO_UUID
     number: int = 0
-    """The number of its record in the shard: the later one counts."""
+    """The place of the offset's record among those of the shard. Of two offsets, the one with the larger number counts.
+    """
 
 
 NONE = CommittedOffset(NO_OFFSET, NO_EPOCH, "", NEVER_MS)

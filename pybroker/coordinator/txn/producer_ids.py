@@ -18,7 +18,7 @@ class SpareIds:
         self._ids: deque[int] = deque()
 
     def lay_by(self, producer_id: int) -> None:
-        """Adds an id."""
+        """Adds an unused id."""
         self._ids.append(producer_id)
 
     def take(self) -> int:

@@ -138,13 +138,13 @@ class RoutedCoordinator:
     async def add(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], version: int
     ) -> None:
-        """Like ``TransactionCoordinator.add``."""
+        """Adds the partitions on the broker that has the transaction; see ``TransactionCoordinator.add``."""
         await self._find(transactional_id).add(transactional_id, producer, partitions, version)
 
     async def verify(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
     ) -> Admission:
-        """Like ``TransactionCoordinator.verify``."""
+        """Asks the broker that has the transaction; see ``TransactionCoordinator.verify``."""
         return await self._find(transactional_id).verify(transactional_id, producer, partitions)
 
 

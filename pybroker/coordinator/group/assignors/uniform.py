@@ -72,9 +72,7 @@ def _unassigned(spec: GroupSpec) -> Iterator[Loose]:
 def _keep(
     member: MemberSpec, counts: Mapping[bytes, int], room: int, loose: list[Loose]
 ) -> tuple[Partitions, int]:
-    """Returns which of its partitions the member keeps, and how many more it can take; the others are added to
-    ``loose``.
-    """
+    """Returns the partitions that the member keeps, and how many more it can take. Adds the others to ``loose``."""
     kept: dict[bytes, frozenset[int]] = {}
     same = True
     for topic_id, partitions in member.assigned.items():

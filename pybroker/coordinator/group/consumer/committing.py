@@ -27,7 +27,7 @@ class Members(Protocol):
 
 
 def may_commit(group: Members, commit: Commit) -> CheckPartition | None:
-    """See ``Group.may_commit``."""
+    """Checks whether the member may commit; see ``Group.may_commit``."""
     if commit.epoch < 0 and not group.members:
         return None
     nobody = commit.epoch == -1 and not commit.member_id and commit.instance_id is None
@@ -66,7 +66,7 @@ def _check_of(member: ConsumerMember, epoch: int) -> CheckPartition:
 
 
 def may_fetch(group: Members, member_id: str | None, member_epoch: int) -> None:
-    """See ``Group.may_fetch``."""
+    """Checks whether the member may fetch offsets; see ``Group.may_fetch``."""
     if member_id is None and member_epoch < 0:
         return
     member = group.member(member_id or "")

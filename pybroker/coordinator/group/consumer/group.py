@@ -149,18 +149,18 @@ class ConsumerGroup:
     # # Group
 
     def may_commit(self, commit: Commit, result: Result) -> CheckPartition | None:
-        """See ``Group.may_commit``."""
+        """Checks whether the member may commit; see ``Group.may_commit``."""
         return committing.may_commit(self, commit)
 
     def may_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """See ``Group.may_fetch``."""
+        """Checks whether the member may fetch offsets; see ``Group.may_fetch``."""
         committing.may_fetch(self, member_id, member_epoch)
 
     def check_offsets_deletable(self) -> None:
         """Does nothing: offsets of topics without readers may always be deleted."""
 
     def check_deletable(self) -> None:
-        """Raises NonEmptyGroup."""
+        """Raises NonEmptyGroup if the group has members."""
         if self.members:
             raise errors.NonEmptyGroup
 

@@ -175,7 +175,7 @@ def check_size(group: ConsumerGroup, updated: ConsumerMember) -> None:
 def _member(
     group: ConsumerGroup, request: Request, member_id: str, result: Result
 ) -> ConsumerMember:
-    """Returns the member before this heartbeat; a new one has no partitions."""
+    """Returns the member as it was before this heartbeat. On a first join, that is a new one without partitions."""
     claimed = _claimed(request)
     epoch = request.member_epoch
     if request.instance_id is not None and epoch == JOIN:

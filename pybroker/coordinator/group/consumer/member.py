@@ -40,13 +40,13 @@ class MemberState(IntEnum):
     """How far a member has reached its target. The number is the one in the record."""
 
     STABLE = 0
-    """It has the assignment of its epoch."""
+    """The member has the assignment of its epoch."""
     UNREVOKED = 1
-    """It must revoke partitions before it may enter the next epoch."""
+    """The member must revoke partitions before it may enter the next epoch."""
     UNRELEASED = 2
-    """It has entered the epoch, and waits for partitions that other members have not revoked yet."""
+    """The member has entered the epoch, and waits for partitions that other members have not revoked yet."""
     UNKNOWN = 127
-    """A later version has written it."""
+    """The state was written by a later version."""
 
 
 class ClassicFacts(NamedTuple):
@@ -78,18 +78,18 @@ class ConsumerMember:
 
     @property
     def size(self) -> int:
-        """How many bytes it has reported, roughly."""
+        """The number of bytes that the member has reported, roughly."""
         names = (self.id, self.client_id, self.instance_id or "", self.rack_id or "", self.regex)
         said = sum(map(len, names)) + sum(map(len, self.topics))
         protocols = () if self.classic is None else self.classic.protocols
         return BYTES_OF_A_MEMBER + said + sum(len(name) + len(metadata) for name, metadata in protocols)
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Returns whether it has the target assignment of that epoch."""
+        """Returns whether the member has the target assignment of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """Returns the epoch in which it got the partition, None if it does not have it."""
+        """Returns the epoch in which the member got the partition, None if the member does not have it."""
         for owned in (self.assigned, self.pending_revocation):
             epoch = owned.get(topic_id, {}).get(partition)
             if epoch is not None:

@@ -33,7 +33,7 @@ Claimed = Mapping[bytes, frozenset[int]] | None
 
 
 class Goal(NamedTuple):
-    """The target of a member."""
+    """The assignment that a member is to reach."""
 
     epoch: int
     target: Target
@@ -91,7 +91,7 @@ def _drop_unsubscribed(member: ConsumerMember, goal: Goal, claimed: Claimed) -> 
 
 
 class _Difference(NamedTuple):
-    """What lies between a member's assignment and its target, by topic."""
+    """The partitions in which a member's assignment differs from its target, by topic."""
 
     kept: dict[bytes, Mapping[int, int]]
     revoked: dict[bytes, Mapping[int, int]]

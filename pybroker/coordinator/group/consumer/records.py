@@ -90,7 +90,7 @@ def _member_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> Record:
-    """Returns the record of a member and what it has reported."""
+    """Returns the record of a member, with all that the member has reported."""
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -122,7 +122,7 @@ def _classic(facts: ClassicFacts) -> ConsumerGroupMemberMetadataValue.ClassicMem
 
 
 def read_classic(value: ConsumerGroupMemberMetadataValue) -> ClassicFacts | None:
-    """Returns what the member reported in the classic protocol, None if it uses the new one."""
+    """Returns the facts that a member of the classic protocol has reported, None for a member of the new protocol."""
     message = value.classic_member_metadata
     if message is None:
         return None

@@ -101,7 +101,7 @@ class Timeouts:
         return (group_id, member_id, wait) in self._others
 
     def stop(self, group_id: str, member_id: str, wait: Wait) -> None:
-        """Ends the wait."""
+        """Ends the wait for a member."""
         timer = self._others.pop((group_id, member_id, wait), None)
         self._timers.cancel(timer)
 

@@ -39,7 +39,7 @@ _FIRST_WITH_KNOWN_MEMBER_IDS = 4
 
 
 class _Joining(NamedTuple):
-    """A parsed JoinGroup."""
+    """A parsed JoinGroup request of a classic member."""
 
     member_id: str
     said: ConsumerProtocolSubscription

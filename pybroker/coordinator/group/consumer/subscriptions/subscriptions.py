@@ -15,7 +15,7 @@ from pybroker.coordinator.group.consumer.subscriptions.resolved import Resolved
 
 
 class Subscriptions:
-    """Counters of names and expressions."""
+    """Counts the members that subscribe to each name and each expression."""
 
     def __init__(self) -> None:
         self.members = 0
@@ -53,11 +53,11 @@ class Subscriptions:
     # # Changes
 
     def add(self, member: ConsumerMember) -> None:
-        """Adds a member."""
+        """Counts the subscriptions of a member."""
         self._count(member, 1)
 
     def remove(self, member: ConsumerMember) -> None:
-        """Removes a member."""
+        """Stops counting the subscriptions of a member."""
         self._count(member, -1)
 
     def _count(self, member: ConsumerMember, by: int) -> None:

@@ -29,7 +29,7 @@ class Topics:
 
     @property
     def image(self) -> MetadataImage:
-        """The current image."""
+        """The current metadata image."""
         return self._image()
 
     @property
