@@ -196,7 +196,7 @@ class Row(NamedTuple):
     most_units: int = FEW_UNITS
     """How many units a request may hold (``net.large_messages``). It is more for turns, and between brokers."""
     controlled: bool = False
-    """The controller handles it; other brokers forward it (``forwarding``)."""
+    """True if only the controller handles the request. Other brokers forward it (``forwarding``)."""
     between_brokers: bool = False
     """Only brokers of this cluster may send it, so it is not advertised."""
 

@@ -112,7 +112,7 @@ def _result(name: str, outcome: Outcome, described: _Described, call: Call) -> R
 
 
 class _Described:
-    """Describes the settings of a request's topics. Topics with the same overrides share one description."""
+    """Describes the settings of the topics in a request. Topics with the same overrides share one description."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config

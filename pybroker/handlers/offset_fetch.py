@@ -50,7 +50,7 @@ async def handle(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Respon
 
 
 def _once(groups: Iterable[Asked]) -> Iterator[Asked]:
-    """Yields the groups, each only once that is asked for all of its offsets, which may be many."""
+    """Yields the requested groups. A group whose offsets are all requested comes only once, since they may be many."""
     whole: set[str] = set()
     for each in groups:
         if each.topics is None:

@@ -290,7 +290,7 @@ class Appends:
         answers: list[PartitionResponse],
         checked: CheckedBatch | None = None,
     ) -> None:
-        """Appends one batch and adds its answer. Raises TooHeavy."""
+        """Appends one batch and adds the answer for that batch. Raises TooHeavy."""
         answer = PartitionResponse(index=data.index)
         try:
             done = append(self.request, self.call, self._said, topic, data, seen, answer, self._now_ms, checked)

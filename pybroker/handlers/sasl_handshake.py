@@ -19,7 +19,9 @@ Response = SaslHandshake.Response
 
 
 def handle(request: SaslHandshake.Request, call: Call) -> SaslHandshake.Response | Awaitable[SaslHandshake.Response]:
-    """Answers with the mechanisms, and UNSUPPORTED_SASL_MECHANISM or ILLEGAL_SASL_STATE if it cannot begin."""
+    """Answers with the mechanisms, and UNSUPPORTED_SASL_MECHANISM or ILLEGAL_SASL_STATE if the authentication cannot
+    begin.
+    """
     connection, is_framed = call.connection, call.version >= FRAMED_SINCE
     sasl, is_peer = connection.sasl, request.mechanism == peer_secret.MECHANISM and is_framed
     if sasl is None:

@@ -94,7 +94,7 @@ class Bench:
         self.replicas.append_to(self.partition, batch, 1, self.now_ms, transaction_version=1)
 
     def request_frame(self) -> bytes:
-        """Returns the request as a client sends it."""
+        """Returns a Produce request as a client sends it."""
         request = Produce.Request(
             acks=1,
             timeout_ms=1000,
@@ -127,7 +127,7 @@ class Bench:
         produce.handle(self.transactional, self.call)
 
     def decode(self) -> Produce.Request:
-        """Returns the request as its handler gets it."""
+        """Returns the Produce request as its handler gets it."""
         view = memoryview(self.frame)
         header = decode_request_header(view, LENGTH_FIELD, len(view))
         return Produce.decode_request(VERSION, view, header.position, len(view))
@@ -181,7 +181,7 @@ def best_us(work: Callable[[], object], count: int, runs: int = 5) -> float:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the table of measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000, help="requests a run")
     count = parser.parse_args().count

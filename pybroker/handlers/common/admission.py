@@ -25,7 +25,9 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import Produce, errors
 
 ABORTABLE_SINCE, ADDS_SINCE, TOPIC_IDS_SINCE = 11, 12, 13
-"""Versions of Produce."""
+"""The first versions of Produce that know TRANSACTION_ABORTABLE, that add partitions to the transaction, and that name
+topics by id.
+"""
 MAGIC = 2
 FLAGS_AT = ATTRIBUTES_AT + 1
 """The flags are in the lower byte of the attributes."""
@@ -47,7 +49,7 @@ NOT_ENOUGH_REPLICAS here.
 
 
 class Producer(NamedTuple):
-    """The producer of a batch, and the batch's place in its sequence."""
+    """The producer that a batch names, and the batch's place in the sequence."""
 
     id: int
     epoch: int
@@ -143,7 +145,9 @@ def check_rights(topic: Produce.Request.TopicProduceData, call: Call) -> None:
 
 
 def check_id(request: Produce.Request, seen: Iterable[Seen], call: Call) -> None:
-    """Raises TransactionalIdAuthorizationFailed for transactional batches if the client has no right to their id."""
+    """Raises TransactionalIdAuthorizationFailed for transactional batches if the client has no right to their
+    transactional id.
+    """
     if call.broker.authorizer is not None and any(each.flags & TRANSACTIONAL_FLAG for each in seen):
         rights.check(call, rights.WRITE_TRANSACTIONAL_ID, request.transactional_id or "")
 

@@ -122,7 +122,7 @@ class Authorizer(Protocol):
     """The rights of each principal (``pybroker.security.authorizer``)."""
 
     version: int
-    """Grows with each change of an ACL. Cached decisions are valid while it stays the same."""
+    """A number that grows with each change of an ACL. Cached decisions are valid while it stays the same."""
 
     def authorize(
         self,

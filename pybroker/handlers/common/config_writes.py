@@ -12,7 +12,7 @@ from pyclient.protocol.errors import KafkaError
 Write = Callable[[Any, Call], Awaitable[Any]]
 Answer = Callable[[ConfigChange, KafkaError | None], Any]
 Refuse = Callable[[Sequence[ConfigChange], Call], Awaitable[dict[int, KafkaError]]]
-"""Returns the error of each refused change, by its place."""
+"""Returns the errors of refused changes, by their places in the sequence."""
 
 
 def passing(refuse: Refuse, change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:

@@ -27,7 +27,9 @@ def encoded(principal: str, host: str, *, is_by_token: bool = False) -> tuple[by
 
 
 def decoded(principal: Bytes, host: Bytes) -> tuple[str, str, bool]:
-    """Returns principal, address, and if a delegation token proved them. Raises PrincipalDeserializationFailure."""
+    """Returns the principal, its address, and whether a delegation token proved them. Raises
+    PrincipalDeserializationFailure.
+    """
     try:
         data = DefaultPrincipalData.decode(principal)
         return f"{data.type}:{data.name}", str(ip_address(bytes(host))), data.token_authenticated

@@ -27,7 +27,7 @@ async def add(bindings: Sequence[AclBinding], broker: Broker) -> int:
 
 
 async def _ask(bindings: Sequence[AclBinding], broker: Broker) -> None:
-    """Lets the controller store them, which is another broker. Raises KafkaError."""
+    """Asks the controller, which is another broker, to store the ACLs. Raises KafkaError."""
     creations = [
         CreateAcls.Request.AclCreation(
             resource_type=kind,

@@ -41,7 +41,7 @@ async def add(users: Sequence[FirstUser], broker: Broker) -> list[str]:
 
 
 async def _ask(changes: Sequence[ScramChange], broker: Broker) -> None:
-    """Lets the controller store them, which is another broker. Raises KafkaError."""
+    """Asks the controller, which is another broker, to store the users. Raises KafkaError."""
     request = AlterUserScramCredentials.Request(
         upsertions=[
             Upsertion(
