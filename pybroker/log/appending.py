@@ -1,4 +1,4 @@
-"""What goes into an append and what comes out of it."""
+"""The input and the result of an append."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UnexpectedOffset(ValueError):
 
 
 class Origin(enum.Enum):
-    """Where an append comes from, which decides how much is checked."""
+    """The sender of records. It decides how much of an append is checked."""
 
     CLIENT = enum.auto()
     COORDINATOR = enum.auto()

@@ -36,7 +36,7 @@ class Syncable(Protocol):
 
 
 class GroupCommit:
-    """The waiters of one log."""
+    """Lets all that wait for a sync of one log share it."""
 
     __slots__ = ("_log", "_riding", "_running", "_submit", "_waiters")
 

@@ -71,7 +71,7 @@ class Segment:
 
 @dataclass
 class Partition:
-    """The contents of a folder, and its faults."""
+    """The contents and the faults of a partition's folder."""
 
     path: str
     segments: list[Segment]

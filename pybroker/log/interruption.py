@@ -6,7 +6,7 @@ import threading
 
 
 class Interrupted(Exception):
-    """The work was asked to stop, and has undone what it had begun."""
+    """Raised if the work was asked to stop, and has undone what it had begun."""
 
 
 class Interruption:

@@ -178,7 +178,7 @@ class Log:
         return offset
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Returns the greatest known epoch up to ``epoch`` and its end (OffsetForLeaderEpoch)."""
+        """Returns the greatest known epoch up to ``epoch``, and that epoch's end offset (OffsetForLeaderEpoch)."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def begin_leader_epoch(self, epoch: int) -> None:

@@ -55,7 +55,8 @@ class LogStart:
         self._named = first_segment_offset
         """The segments below this offset were renamed for deletion, perhaps not durably."""
         self.synced = 0
-        """The same, durably. A start cannot know, so at first nothing counts as synced."""
+        """The offset up to which these renames are durable. A start cannot know, so at first nothing counts as synced.
+        """
         self.kept = 0
         """The log start that survives a crash."""
         self.leaving: tuple[LogDir, ...] = ()

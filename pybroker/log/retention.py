@@ -22,11 +22,11 @@ class Aged(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size of the segment in bytes."""
 
     @property
     def largest_timestamp(self) -> int:
-        """Milliseconds."""
+        """The largest timestamp in the segment, in milliseconds."""
 
 
 class Candidate(NamedTuple):

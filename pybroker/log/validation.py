@@ -48,11 +48,11 @@ class CheckedBatch(NamedTuple):
     """A client's batch that a thread has checked."""
 
     rules: Rules
-    """Where others are in force by now it has to be checked again."""
+    """The rules of the check. If other rules are in force by now, the batch has to be checked again."""
     received: Bytes
     header: Batch
     packed: Bytes
-    """What was received, in the topic's codec."""
+    """The received batch, in the topic's codec."""
 
 
 Records = Bytes | CheckedBatch

@@ -36,7 +36,7 @@ class Cleanable:
     dirty_bytes: int
     total_bytes: int
     is_overdue: bool
-    """True if its oldest dirty record is older than ``max.compaction.lag.ms``."""
+    """True if the log's oldest dirty record is older than ``max.compaction.lag.ms``."""
 
     @property
     def dirty_ratio(self) -> float:

@@ -51,13 +51,13 @@ logger = logging.getLogger(__name__)
 
 
 class OnLoop(Protocol):
-    """Runs ``work`` on the loop's thread; returns what it returns, raises what it raises."""
+    """Runs ``work`` on the loop's thread. Returns its result, or raises its error."""
 
     def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
 class Identity(NamedTuple):
-    """What must not change about a log while it is compacted."""
+    """The facts about a log that must not change while it is compacted."""
 
     truncations: int
     folder: str

@@ -101,7 +101,9 @@ class CompactionWorkers:
             return False
 
     def _on_loop(self, work: Callable[[], T]) -> T:
-        """Runs ``work`` on the loop's thread. Raises what it raises, and Interrupted if the loop has ended."""
+        """Runs ``work`` on the loop's thread, and returns its result. Raises its errors, and Interrupted if the loop
+        has ended.
+        """
         done: Future[T] = Future()
 
         def run() -> None:

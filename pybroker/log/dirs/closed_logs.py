@@ -46,7 +46,7 @@ class ClosedLog(NamedTuple):
     """The largest timestamp of the active segment."""
     max_timestamp_offset: int
     names_synced: bool
-    """True if the names in its folder are durable."""
+    """True if the names in the log's folder are durable."""
 
 
 def digest(files: Mapping[str, Stamp]) -> str:

@@ -31,7 +31,7 @@ from pybroker.log.segment.segment_files import DELETED_SUFFIX
 
 
 class Start(Enum):
-    """The action of a start."""
+    """What a broker's start does with a folder or file in this state."""
 
     OPENS = "opens it"
     READS = "reads it"
@@ -41,10 +41,10 @@ class Start(Enum):
 
 
 class State(NamedTuple):
-    """A row of the table."""
+    """A row of the table of states."""
 
     name: str
-    """The name as documents show it."""
+    """The name of the state as documents show it."""
     pattern: re.Pattern[str]
     meaning: str
     start: Start

@@ -21,7 +21,7 @@ GONE = "!"
 
 
 class Directories(NamedTuple):
-    """The missing ids at a start, and the ``unused`` paths that may be their mount points."""
+    """The ids of log dirs that a start did not find, and the ``unused`` paths where those dirs may belong."""
 
     missing: frozenset[str] = frozenset()
     unused: tuple[str, ...] = ()

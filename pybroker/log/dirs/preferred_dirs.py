@@ -18,7 +18,7 @@ LASTING_MS = 3_600_000
 
 
 class Wish(NamedTuple):
-    """A log dir, and when the wish for it expires."""
+    """A wish for a log dir, and when it expires."""
 
     path: str
     until_ms: int

@@ -41,7 +41,7 @@ class FileCache:
             self._shrink_to(self._limit)
 
     def lend(self, more: int) -> None:
-        """Lets so many more files be open than the cache's own limit; replaces what was lent before."""
+        """Lets this number of files be open beyond the cache's own limit. Replaces the number of an earlier call."""
         with self._lock:
             self._limit = self._own + more
             self._shrink_to(self._limit)

@@ -59,12 +59,12 @@ class IndexFile:
         return f"{self.folder}/{self.base_offset:020d}{self.suffix}"
 
     def __len__(self) -> int:
-        """Number of entries."""
+        """Returns the number of entries."""
         return len(self.entries) // self.ENTRY_SIZE
 
     @property
     def entries(self) -> bytearray | mmap.mmap | bytes:
-        """The entries' bytes."""
+        """Returns the bytes of all entries."""
         entries = self._entries
         return self._load() if entries is None else entries
 

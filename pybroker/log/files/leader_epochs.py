@@ -42,7 +42,7 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log."""
+    """The leader epochs in the history of one log, with their first offsets."""
 
     __slots__ = ("_entries", "dirty", "latest")
 

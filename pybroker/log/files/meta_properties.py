@@ -22,7 +22,7 @@ class WrongOwner(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Content of ``meta.properties``."""
+    """The content of a log dir's ``meta.properties``."""
 
     cluster_id: str
     node_id: int

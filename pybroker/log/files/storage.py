@@ -87,7 +87,7 @@ class DataFile:
         os.fdatasync(self._fd)
 
     def size(self) -> int:
-        """Length in bytes."""
+        """The length of the file in bytes."""
         return os.fstat(self._fd).st_size
 
     def changed_by_others(self) -> bool:
@@ -103,7 +103,7 @@ class DataFile:
 
 
 class Storage:
-    """Access to real files."""
+    """Reads and writes real files."""
 
     make_room: Callable[[], object] = staticmethod(lambda: None)
     """Closes files that can be opened again, when no file descriptor is left."""

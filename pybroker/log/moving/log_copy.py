@@ -44,7 +44,7 @@ class Cancelled(Exception):
 
 
 class _Cut(Exception):
-    """The log was truncated while it was read."""
+    """Raised if the log was truncated while it was read."""
 
 
 class LogCopy:

@@ -63,7 +63,7 @@ class Move:
         self.log = log
         self.target = target
         self.folder = folder
-        """The ``-future`` folder."""
+        """The ``-future`` folder that the log moves to."""
         self.cancelled = False
         self.has_switched = False
         """True if the log is in the target dir, perhaps not durably."""
@@ -75,7 +75,7 @@ class Move:
         self._checkpointed_end: int | None = None
         """Up to where the copy is synced, while the target's checkpoint files must have that; else None."""
         self._old: Old | None = None
-        """Where the log was before the switch, until that folder is renamed; else None."""
+        """The log's place before the switch, until that folder is renamed; else None."""
         self._is_copying = False
         self._settling = threading.Lock()
 
@@ -97,7 +97,7 @@ class Move:
         return [(self.log, old.recovery_point)] if old is not None and log_dir is old.log_dir else []
 
     def copy(self) -> None:
-        """Copies what was appended since the last call, durably; blocks. Raises KafkaStorageError."""
+        """Copies the bytes appended since the last call, durably; blocks. Raises KafkaStorageError."""
         self._is_copying = True
         try:
             if not self.cancelled:
@@ -147,7 +147,7 @@ class Move:
         return True
 
     def _relocate(self, name: str) -> None:
-        """Lets the log continue in the copy, which has its name now."""
+        """Lets the log continue in the copy, which has the log's name now."""
         log, original = self.log, self.log.log_dir
         self._old = Old(original, log.folder, log.recovery_point)
         self.has_switched = True

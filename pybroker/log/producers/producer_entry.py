@@ -12,7 +12,7 @@ NO_OFFSET = -1
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that was appended."""
+    """A batch of a producer that was appended."""
 
     last_sequence: int
     last_offset: int
@@ -74,7 +74,7 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         """Epoch of the transaction coordinator that wrote the last marker."""
         self.transaction_first_offset = NO_OFFSET
-        """Where the ongoing transaction began, -1 if there is none."""
+        """The first offset of the ongoing transaction, -1 if there is none."""
 
     def take_back(self, before: BatchMetadata) -> None:
         """Removes the last batch, which was truncated; ``before`` is the last one again.

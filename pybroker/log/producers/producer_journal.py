@@ -27,7 +27,7 @@ The state is None if the producer was unknown. It is only the previous batch if 
 
 
 class ProducerJournal:
-    """The newest changes, oldest first."""
+    """Remembers the newest changes of producers' states, oldest first, so that they can be undone."""
 
     __slots__ = ("_changes", "start")
 

@@ -26,7 +26,7 @@ _CRC_END = 6
 
 
 class CorruptSnapshot(ValueError):
-    """The file is not a snapshot, or its CRC does not match."""
+    """Raised if the file is not a snapshot, or if the CRC in it is wrong."""
 
 
 def file_name(offset: int) -> str:

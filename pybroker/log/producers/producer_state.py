@@ -56,7 +56,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """All producers of one log."""
+    """The states of all producers of one log."""
 
     __slots__ = (
         "_journal",

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class Note(NamedTuple):
-    """The content of ``stray.json``."""
+    """The content of ``stray.json``, which describes a stray."""
 
     topic_partition: TopicPartition
     checkpointed: Checkpointed
@@ -127,11 +127,11 @@ class Stray(NamedTuple):
     topic_id: bytes
     note: Note
     size: int
-    """Bytes."""
+    """The size of the log in bytes."""
 
 
 class Strays:
-    """The strays of one broker."""
+    """The strays that one broker has set aside."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -56,7 +56,7 @@ class Checkpoints(NamedTuple):
         return cls(*map(log_dir.read_checkpoint, names))
 
     def of(self, topic_partition: TopicPartition) -> Checkpointed:
-        """Returns the entries of one log, 0 where it has none."""
+        """Returns the checkpointed offsets of one log, 0 where it has none."""
         return Checkpointed(*(entries.get(topic_partition, 0) for entries in self))
 
 

@@ -139,7 +139,7 @@ _INDEXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX)
 
 
 def _found_segments(found: Mapping[str, Stamp]) -> list[tuple[int, int]]:
-    """Base offset and size of each, in the order of their offsets."""
+    """Returns the base offset and the size of each segment, in the order of their offsets."""
     return [(base, found[f"{base:020d}{SUFFIX}"][0]) for base in _offsets_of(found, SUFFIX)]
 
 
