@@ -212,5 +212,5 @@ class Acceptor:
 
 
 def plain(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
-    """Returns host and port, an IPv4 address written as such also when it came in over IPv6."""
+    """Returns host and port. An IPv4 address has the form of IPv4, even if the connection came in over IPv6."""
     return address[0].removeprefix("::ffff:"), address[1]

@@ -21,7 +21,7 @@ ENCODED_UNITS: Final = 2 * LOOP_UNITS
 
 
 class LargeMessages:
-    """The thread for large messages."""
+    """Decodes and encodes large messages on a thread of its own."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -41,5 +41,5 @@ class LargeMessages:
         return self._loop.run_in_executor(self._thread, route.encode_apart, version, correlation_id, response)
 
     def close(self) -> None:
-        """Ends the thread and drops its work."""
+        """Ends the thread. Work that still waits for it is dropped."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -58,7 +58,7 @@ class Waiting:
         return self._on_done is None
 
     def done(self, response: Any, error: errors.KafkaError | None) -> None:
-        """Calls ``on_done``, once."""
+        """Calls ``on_done``, at most once."""
         on_done, self._on_done = self._on_done, None
         if self.timer is not None:
             self.timer.cancel()

@@ -50,7 +50,7 @@ class Login(Protocol):
 
 
 class InFlight:
-    """An unanswered request."""
+    """A request to a peer that has no answer yet."""
 
     __slots__ = ("api", "correlation_id", "on_done", "version")
 

@@ -52,7 +52,7 @@ class Route(NamedTuple):
     encode: Callable[[int, int, Any, int], Any]
     """``encode(version, correlation_id, response, budget)``: raises TooMuch."""
     encode_apart: Callable[[int, int, Any], Any]
-    """The same on a thread, without a budget."""
+    """Does the same as ``encode`` on a thread, without a budget."""
     response: type
     most_units: int
     """How many parts a request may have (``large_messages``)."""

@@ -182,7 +182,7 @@ class SaslConnection(Connection):
             self.close()
 
     def is_overdue(self, now: float) -> str | None:
-        """Also overdue if it does not authenticate in time."""
+        """Says why the connection is overdue, also if the client does not authenticate in time."""
         limit_s = self._server.limits.handshake_s
         if self.sasl.is_strange and now - self._began_at > limit_s:
             return f"it did not authenticate within {limit_s:.0f} s"

@@ -14,7 +14,7 @@ class Strangers(Generic[C]):
     def __init__(self) -> None:
         self._held: dict[C, int] = {}
         self.held = 0
-        """The sum of their bytes."""
+        """The number of bytes that all strangers together hold."""
 
     def __len__(self) -> int:
         return len(self._held)

@@ -106,7 +106,7 @@ def idle_cost(port: int, pid: int, connections: int) -> float:
 
 
 def main() -> None:
-    """Runs both measurements and prints them."""
+    """Runs both measurements of the network path and prints them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=200_000)
     parser.add_argument("--pipelined", type=int, default=5)

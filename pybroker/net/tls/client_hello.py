@@ -24,7 +24,7 @@ _CURVES: Final = frozenset((0x17, 0x18, 0x19, 0x1D, 0x1E))
 
 
 class HelloReader:
-    """Takes bytes until they are a whole ClientHello, or cannot be one."""
+    """Takes bytes until they are a whole ClientHello, or cannot become one."""
 
     __slots__ = ("_at", "_message", "received")
 
