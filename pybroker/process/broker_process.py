@@ -83,7 +83,7 @@ class BrokerProcess:
             logger.warning("process %d says %r", self.pid, line[:SHOWN])
 
     async def _lines(self) -> AsyncIterator[bytes]:
-        """Yields its lines, except lines without an end."""
+        """Yields the lines of the process's output, except lines without an end."""
         assert self._process.stdout is not None
         while not self._process.stdout.at_eof():
             try:
@@ -95,20 +95,20 @@ class BrokerProcess:
                     yield line
 
     def stop(self) -> None:
-        """Stops it in order, even if it was halted."""
+        """Stops the process in order, even if it was halted."""
         self._signal(signal.SIGTERM)
         self.go_on()
 
     def kill(self) -> None:
-        """Kills it."""
+        """Kills the process."""
         self._signal(signal.SIGKILL)
 
     def halt(self) -> None:
-        """Suspends it until ``go_on``."""
+        """Suspends the process until ``go_on``."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Resumes it if it was suspended."""
+        """Resumes the process if it was suspended."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:

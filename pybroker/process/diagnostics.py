@@ -135,7 +135,7 @@ class Lines(QueueHandler):
             self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, PATIENCE_S)
 
     def close(self) -> None:
-        """Ends the thread after it has written all lines."""
+        """Ends the thread after all lines are written."""
         self.flush()
         with contextlib.suppress(queue.Full):
             self._writer.enqueue_sentinel()
@@ -143,7 +143,7 @@ class Lines(QueueHandler):
 
 
 class _Writer(QueueListener):
-    """The thread that writes."""
+    """The thread that writes the lines to the target."""
 
     def __init__(self, lines: Lines, target: logging.Handler) -> None:
         super().__init__(lines.queue, target)

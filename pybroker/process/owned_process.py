@@ -42,12 +42,12 @@ class OwnedProcess:
 
     @property
     def is_alive(self) -> bool:
-        """True while it runs or is suspended."""
+        """True while the process runs or is suspended."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log(self) -> str:
-        """Everything that it has written to stderr, over all starts."""
+        """Returns all lines that the process has written to stderr, over all starts."""
         return os.pread(self._log.fileno(), 1 << 30, 0).decode(errors="replace")
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -71,7 +71,7 @@ class OwnedProcess:
         self._process.stdin.write(f"{line}\n".encode())
 
     def line(self, deadline: float) -> str | None:
-        """Returns the next line of its stdout; None at its end, or if none comes until ``deadline``
+        """Returns the next line of the process's stdout; None at its end, or if no line comes until ``deadline``
         (``time.monotonic``).
         """
         assert self._process is not None
@@ -91,12 +91,12 @@ class OwnedProcess:
         return line.decode(errors="replace")
 
     def send_signal(self, number: int) -> None:
-        """Sends it a signal; does nothing if it has ended."""
+        """Sends a signal to the process; does nothing if it has ended."""
         if self._process is not None:
             self._process.send_signal(number)
 
     def kill(self) -> int:
-        """Kills it; returns its exit code, -N if signal N ended it."""
+        """Kills the process. Returns its exit code, -N if signal N ended it."""
         assert self._process is not None
         self._process.kill()
         code = self._process.wait()
@@ -144,7 +144,7 @@ class OwnedProcess:
         return self.folder
 
     def remove_folder(self) -> None:
-        """Removes its folder, if there is one."""
+        """Removes the process's folder, if there is one."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -52,7 +52,7 @@ logger = logging.getLogger("pybroker.start")
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """The command line of ``start``."""
+    """The options in the command line of ``start``."""
 
     settings: tuple[str, ...] = ()
     file: str | None = None
@@ -134,7 +134,7 @@ def first_acls(options: StartOptions) -> list[AclBinding]:
 
 
 def is_alone(options: StartOptions, config: BrokerConfig) -> bool:
-    """Returns whether it is the only broker of its cluster."""
+    """Returns whether this broker is the only one of its cluster."""
     several = options.processes > 1 or options.shares_folder
     return not (several or options.zookeeper or config["zookeeper.connect"])
 
