@@ -20,7 +20,7 @@ LEAST_RATE: Final = 1e-6
 
 
 class Arrivals:
-    """The recent connections, and the rates that they may not exceed."""
+    """The recent connections to the broker, and the rates that they may not exceed."""
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows

@@ -31,7 +31,7 @@ class Used(Protocol):
     """The recorded use of a client."""
 
     def is_idle(self, now_ms: int) -> bool:
-        """Returns whether it can be forgotten without effect."""
+        """Returns whether the permits can be forgotten without effect."""
         ...
 
     def delay_ms(self, now_ms: int) -> float:
