@@ -1,4 +1,4 @@
-"""What a fetch asks of one partition, and what it gets."""
+"""A fetch's request for one partition, and the answer."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class PartitionRead:
         self.log_start_offset = log_start_offset
         self.records: FileSlice | bytes = b""
         self.size = 0
-        """Bytes of ``records``."""
+        """The number of bytes in ``records``."""
         self.aborted: list[AbortedTransaction] | None = None
         """Aborted transactions that overlap ``records``;
 

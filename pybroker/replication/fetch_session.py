@@ -232,12 +232,12 @@ class FetchSessions:
     """All sessions of a broker, in a bounded number of slots, least recently used first."""
 
     def __init__(self, slots: int, random_id: Callable[[], int]) -> None:
-        """``random_id`` gives 1…2^31-1."""
+        """``random_id`` returns a session id from 1 to 2^31-1."""
         self._slots = slots
         self._random_id = random_id
         self._sessions: dict[int, FetchSession] = {}
         self._shares: dict[str, Share] = {}
-        """By principal."""
+        """The share of each principal, by principal."""
         self.partitions = 0
         """How many partitions all sessions together remember."""
 

@@ -20,7 +20,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 class Fetch:
-    """One fetch over its partitions."""
+    """One fetch over all partitions that it requests."""
 
     __slots__ = (
         "_find",
@@ -53,7 +53,7 @@ class Fetch:
         """
         self.wanted = wanted
         self.partitions: list[Partition | None] = []
-        """The partition of each of ``wanted``, None if it was not found."""
+        """The partition for each element of ``wanted``, None if it was not found."""
         self.reads: list[PartitionRead] = []
         self.size = 0
         """Bytes of all ``reads``."""

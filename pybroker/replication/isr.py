@@ -45,7 +45,7 @@ Proposal = TypeVar("Proposal", Expand, Shrink)
 
 
 class Follower:
-    """What the leader knows of a follower from its fetches."""
+    """The facts that a leader learns of a follower from its fetches."""
 
     __slots__ = (
         "broker_epoch",

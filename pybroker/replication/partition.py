@@ -221,7 +221,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """Consumers read below it."""
+        """The offset up to which records are fully replicated. Consumers read only records below it."""
         return self.log.high_watermark
 
     def is_replicated(self, last_offset: int) -> bool:
@@ -288,7 +288,9 @@ class Partition:
         return result
 
     def _divergence(self, wanted: FetchPartition) -> EpochEnd | None:
-        """Returns the newest epoch that both histories share and its end, None if they agree (KIP-595)."""
+        """Returns the newest epoch that both histories share, with its end. Returns None if the histories agree
+        (KIP-595).
+        """
         end = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if end.epoch == UNDEFINED_EPOCH:
             raise errors.OffsetOutOfRange(f"{self.topic_partition} knows nothing of epoch {wanted.last_fetched_epoch}")
@@ -387,7 +389,7 @@ class Partition:
         return TimestampOffset(-1, log.log_start_offset, epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Returns the newest epoch up to ``epoch`` and its end (KIP-101)."""
+        """Returns the newest epoch up to ``epoch``, and that epoch's end offset (KIP-101)."""
         return self.log.end_offset_for_epoch(epoch)
 
     # Deleting records

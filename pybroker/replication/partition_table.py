@@ -36,7 +36,7 @@ class PartitionTable:
         self.topics: dict[str, dict[int, Partition]] = {}
         """By topic name and then index: the partitions with a log on this broker."""
         self.topic_ids: dict[bytes, dict[int, Partition]] = {}
-        """The same by topic id."""
+        """The partitions of ``topics`` again, by topic id and then index."""
         self.unopened: set[tuple[bytes, int]] = set()
         """Replicas, by topic id and index, that should be here but could not be opened or created."""
         self.withheld: set[tuple[bytes, int]] = set()

@@ -128,7 +128,7 @@ class WaitingAck(Waiting):
     """A produce with acks=all: ends with None when the records are as safe as it requires."""
 
     def __init__(self, purgatory: Purgatory, partition: Partition, last_offset: int, synced: bool) -> None:
-        """With ``synced``, they must also be on this broker's disk (``flush.acks``)."""
+        """With ``synced``, the records must also be on this broker's disk (``flush.acks``)."""
         super().__init__(purgatory)
         self._partition = partition
         self._last_offset = last_offset
@@ -179,7 +179,7 @@ class WaitingDelete(Waiting):
 
 
 class Watcher(Protocol):
-    """What is called when a partition changes: a waiting request, or a follower's session."""
+    """Waits for changes of partitions: a waiting request, or a follower's session."""
 
     def woken(self, number: Any) -> None:
         """Called when the partition registered as ``number`` has changed."""

@@ -141,7 +141,7 @@ class Fetchers:
 
 
 class Line:
-    """The requests to one leader."""
+    """The requests of this broker's followers to one leader."""
 
     def __init__(self, leader: int, fetchers: Fetchers) -> None:
         self.source = Source(leader, fetchers.node_id, fetchers.broker_epoch, fetchers.limits, fetchers.throttle)

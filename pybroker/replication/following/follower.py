@@ -61,7 +61,7 @@ class Followed:
     )
 
     def __init__(self, partition: Partition, wall_ms: int) -> None:
-        """Raises CorruptMessage, KafkaStorageError."""
+        """Begins to follow at the end of the partition's log. Raises CorruptMessage, KafkaStorageError."""
         self.partition = partition
         self.key: Key = (partition.topic_id, partition.topic_partition.partition)
         self.leader_epoch = partition.leader_epoch

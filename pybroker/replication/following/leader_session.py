@@ -33,7 +33,7 @@ REST_MS: Final = 1
 """The pause between two pieces of a truncation."""
 
 Throttle = Callable[[TopicPartition, int, int, int], int]
-"""``ReplicationThrottle.delay_ms``."""
+"""Says how long to wait; see ``ReplicationThrottle.delay_ms``."""
 
 _NOT_YET = (
     errors.NotLeaderOrFollower.code,
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class FetchLimits(NamedTuple):
-    """``replica.fetch.*``."""
+    """The limits of followers' fetches: the settings ``replica.fetch.*``."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1

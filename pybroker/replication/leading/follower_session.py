@@ -29,7 +29,7 @@ from pyclient.protocol import errors
 
 Respond = Callable[[int, list[Answer]], Any]
 Throttle = Callable[[TopicPartition, int, int, int], int]
-"""``ReplicationThrottle.delay_ms``."""
+"""Says how long to wait; see ``ReplicationThrottle.delay_ms``."""
 Note = Callable[[FetchPartition, Partition], None]
 """Notes that the follower has everything below the offset that it names. Raises KafkaError without such a replica."""
 
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 class Place:
-    """One partition of a session, and what the follower asks of it."""
+    """One partition of a session, as the follower last requested it."""
 
     __slots__ = ("partition", "wanted")
 
