@@ -64,7 +64,7 @@ UNREADABLE: Final[Entries] = (
 
 
 class AclBinding(NamedTuple):
-    """An ACL."""
+    """An ACL: an entry of rights, and the pattern of resources to which it applies."""
 
     pattern: ResourcePattern
     entry: AccessControlEntry
@@ -78,7 +78,7 @@ class AclBinding(NamedTuple):
         )
 
     def check(self) -> None:
-        """Raises InvalidRequest if it cannot be stored."""
+        """Raises InvalidRequest if the ACL has a value that the broker cannot store."""
         (kind, name, pattern_type), (principal, _, operation, permission) = self
         if kind <= AclResourceType.ANY:
             raise InvalidRequest(f"Invalid resourceType {kind.name}")
@@ -111,7 +111,7 @@ class AclFilter(NamedTuple):
     permission_type: AclPermissionType = AclPermissionType.ANY
 
     def check(self) -> None:
-        """Raises InvalidRequest if a number in it is not one of Kafka's."""
+        """Raises InvalidRequest if the filter has a type, an operation or a permission that Kafka does not know."""
         if self.resource_type == AclResourceType.UNKNOWN or self.pattern_type == PatternType.UNKNOWN:
             raise InvalidRequest("Unknown patternFilter.")
         if self.operation == AclOperation.UNKNOWN or self.permission_type == AclPermissionType.UNKNOWN:
@@ -127,7 +127,7 @@ class AclFilter(NamedTuple):
         return is_kind and self.name in (None, pattern.name)
 
     def matches_entry(self, entry: AccessControlEntry) -> bool:
-        """Returns whether the entry matches, if its pattern does."""
+        """Returns whether the entry matches the filter. The pattern is not compared."""
         return (
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)

@@ -43,7 +43,7 @@ class Question(NamedTuple):
 
 
 class _Told:
-    """What was logged about one principal in this window; ``of`` is by address, and has as many entries as lines."""
+    """The denials of one principal that were logged in this window. ``of`` has them by address, as many as lines."""
 
     __slots__ = ("left_out", "lines", "of")
 
@@ -97,7 +97,7 @@ class Audit:
         return True
 
     def _tell_left_out(self) -> None:
-        """Ends a window."""
+        """Ends a window: logs how many denials were not logged in it."""
         told, self._told, self._lines = self._told, {}, 0
         most = sorted(((each.left_out, who) for who, each in told.items() if each.left_out), reverse=True)
         for count, who in most[:MOST_COUNTED]:

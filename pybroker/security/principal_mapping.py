@@ -45,7 +45,7 @@ class Rule(NamedTuple):
 
 
 class PrincipalMapping:
-    """The rules of one listener."""
+    """The rules by which one listener maps names to principals."""
 
     def __init__(self, text: str) -> None:
         """Raises ValueError, with the malformed rule."""

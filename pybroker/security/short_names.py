@@ -30,7 +30,7 @@ Apply = Callable[[Sequence[str]], str | None]
 
 
 class _Rule(NamedTuple):
-    """One rule with a format."""
+    """A rule that makes a short name of a principal by a format."""
 
     text: str
     parts: int
@@ -53,7 +53,7 @@ class _Rule(NamedTuple):
 
 
 class ShortNames:
-    """The rules of one listener."""
+    """The rules by which one listener shortens principals."""
 
     def __init__(self, rules: Iterable[str], realm: str) -> None:
         """``realm`` is the default one; empty if there is none. Raises ValueError, with the malformed rule."""

@@ -43,12 +43,12 @@ class Token(NamedTuple):
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """The principals that may renew, expire and describe it."""
+        """The principals that may renew, expire and describe the token."""
         return self.owner, self.requester, *self.renewers
 
     @property
     def weight(self) -> int:
-        """The number of tokens for which it counts."""
+        """The number of tokens for which this one counts."""
         return 1 + sum(map(len, self.principals)) // USUAL_CHARACTERS
 
 
@@ -65,7 +65,7 @@ class KnownTokens:
     """Finds tokens by their HMACs, and counts them; ``update`` tells it which exist."""
 
     def __init__(self, key: str) -> None:
-        """``key`` is ``delegation.token.secret.key``."""
+        """``key`` is the setting ``delegation.token.secret.key``, from which the MACs of tokens are made."""
         self._key = key
         self._ids: dict[bytes, str] = {}
         self._counted: dict[str, Token] = {}

@@ -31,11 +31,11 @@ class Exchange(Protocol):
     """The messages of one authentication."""
 
     user: str | None
-    """The client's user name, once it is proved."""
+    """The client's user name, once the client has proved it."""
     lifetime_ms: int
     """How long the authentication is valid; 0 means without limit."""
     is_by_token: bool
-    """True if a delegation token proved it."""
+    """True if the client has authenticated with a delegation token."""
 
     def on_message(self, message: bytes) -> bytes | Future[bytes]:
         """Returns the answer. Raises BadMessage, or SaslAuthenticationFailed with a text for the client; so may the

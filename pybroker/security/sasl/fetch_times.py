@@ -15,7 +15,7 @@ _MOST_DOUBLINGS: Final = 62
 
 
 class FetchTimes:
-    """The times of one source."""
+    """When the keys of one source were fetched, and when they are fetched next."""
 
     def __init__(self, source: Remote, now_s: float) -> None:
         self._source = source

@@ -28,7 +28,7 @@ class KeyFetcher:
     """Sets the keys of ``tokens`` from its source. If fetching fails, the old ones stay."""
 
     def __init__(self, tokens: Tokens, source: Remote, loop: asyncio.AbstractEventLoop) -> None:
-        """Starts at once."""
+        """Starts to fetch at once."""
         self._tokens = tokens
         self._source = source
         self._loop = loop

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ListenerSasl:
-    """SASL of one listener."""
+    """The SASL mechanisms of one listener."""
 
     def __init__(
         self,

@@ -117,7 +117,7 @@ class Claims(jwt.JWTClaimsRegistry):
     """
 
     def validate_iat(self, value: object) -> None:
-        """Accepts each time."""
+        """Accepts any time in ``iat``."""
 
     def validate(self, claims: dict[str, Any]) -> None:
         """Raises an error of joserfc."""

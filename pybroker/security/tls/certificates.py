@@ -17,7 +17,7 @@ _PUBLIC: Final = 0o644
 
 
 class Files(NamedTuple):
-    """The paths of the files."""
+    """The files of an authority, of the key pairs that it has signed, and their paths."""
 
     authority: Path
     """The authority's certificate, which peers trust."""

@@ -25,7 +25,7 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _VERSION: Final = 0xA0
 """The tag of the only field of a certificate that may be missing before its subject."""
 _SUBJECT: Final = 4
-"""Its place, without the version."""
+"""The place of the subject among a certificate's fields, without the version."""
 _LONG_FORM: Final = 0x80
 _HEADER: Final = 2
 
@@ -41,7 +41,7 @@ def subject(certificate: bytes) -> str:
 
 
 def shown(name: bytes) -> str:
-    """Returns a DER name, its last part first."""
+    """Returns a DER name as text. The last part comes first."""
     ((_, parts, _),) = elements(name)
     names = ["+".join(_attribute(content) for _, content, _ in elements(part)) for _, part, _ in elements(parts)]
     return ",".join(reversed(names))

@@ -44,7 +44,7 @@ class Made(NamedTuple):
     client: ssl.SSLContext | None
     """For this broker's connections to others; None for a listener of clients only."""
     probe: ssl.SSLContext | None
-    """The same, without a check of the host name: to test whether two brokers can connect."""
+    """The ``client`` context without a check of the host name. It tests whether two brokers can connect."""
 
 
 class ListenerTls:
@@ -158,7 +158,7 @@ class ListenerTls:
             )
 
     def _check_follows(self, before: Made) -> None:
-        """Raises ConfigError if peers recognise this listener by something that it would lose."""
+        """Raises ConfigError if the new certificate lacks a name by which peers recognise this listener."""
         now, old = self._made.certificate, before.certificate
         if now.subject != old.subject and not self._settings[ALLOW_DN]:
             names = " and was ".join(subject(each.public_bytes(Encoding.DER)) for each in (now, old))
