@@ -36,7 +36,7 @@ class NoNode(CoordinationError):
 
 
 class NodeExists(CoordinationError):
-    """The node already exists."""
+    """Raised if the node already exists."""
 
 
 class BadVersion(CoordinationError):
@@ -90,7 +90,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replaces a node's data, if it has that version."""
+    """Replaces a node's data, if the node has that version."""
 
     path: str
     data: bytes
@@ -98,7 +98,7 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Deletes a node without children, if it has that version."""
+    """Deletes a node without children, if the node has that version."""
 
     path: str
     version: int = ANY_VERSION
@@ -145,7 +145,7 @@ class Session:
 
 
 class Watch(Protocol):
-    """An active watch."""
+    """A watch that has not ended."""
 
     def cancel(self) -> None:
         """Cancels the watch: no call begins after this."""

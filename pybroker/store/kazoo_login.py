@@ -57,7 +57,7 @@ class KazooLogin:
         self._connection._authenticate_with_sasl = self._authenticate
 
     def _authenticate(self, host: str, timeout: float) -> None:
-        """Called by kazoo when it has a session."""
+        """Authenticates the connection. Kazoo calls this when it has a session."""
         login = self._login
         try:
             if isinstance(login, TicketLogin):

@@ -111,7 +111,7 @@ class Connection:
             future.set_exception(wire.unpack_error(reply.error))
 
     async def close(self) -> None:
-        """Closes the socket."""
+        """Closes the connection to the store."""
         self._writer.close()
         self.ended.cancel()
         await asyncio.wait([self.ended])

@@ -1,4 +1,4 @@
-"""A watch of a store that keeps its watches by path."""
+"""A store's watch. The store keeps its watches by path."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ MAX_FRAME = 1 << 28
 
 
 class Verb(IntEnum):
-    """A request and its argument."""
+    """The verb of a request, and the argument that it takes."""
 
     HELLO = 0  # [VERSION, session timeout in ms] -> session id
     PING = 1  # nil -> nil
@@ -57,7 +57,7 @@ class Verb(IntEnum):
 
 
 class Request(msgspec.Struct, array_like=True):
-    """A client's request."""
+    """A client's request to the store."""
 
     id: int
     verb: int
