@@ -58,7 +58,7 @@ def _by_jaas(login: Login) -> Settings:
 
 
 class Library(NamedTuple):
-    """The settings of one library."""
+    """The settings that one client library needs."""
 
     secured: Secured
     logged_in: Callable[[Login], Settings]

@@ -16,7 +16,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """Reads the machine's clocks."""
 
     def now_ms(self) -> int:
         """Returns milliseconds since 1970."""

@@ -47,7 +47,7 @@ class FolderInUse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """The paths of one broker."""
+    """The paths in the data folder of one broker."""
 
     root: Path
     broker: Path

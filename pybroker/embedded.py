@@ -55,7 +55,7 @@ FOREIGN = {
     **dict.fromkeys(("topics", "topic"), _BY_ADMIN),
     **dict.fromkeys(("dir", "path", "tmp_path", "data_folder"), "data_dir='…'"),
 }
-"""What other libraries call an argument of ``run``, and what it is here."""
+"""Arguments of other libraries, and the argument of ``run`` that does the same."""
 OTHER_NAMES = {
     **dict.fromkeys(("port", "host", "url", "address", "bootstrap_server"), "bootstrap_servers, host:port"),
     **dict.fromkeys(("get_bootstrap_server", "get_bootstrap_servers"), "bootstrap_servers, which needs no ()"),
@@ -63,7 +63,7 @@ OTHER_NAMES = {
     **dict.fromkeys(("create_topic", "create_topics"), _BY_ADMIN),
     "logs": "log",
 }
-"""What other libraries call a method or attribute of the broker, and what it is here."""
+"""Methods and attributes of other libraries' brokers, and the one here that does the same."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 REASON = re.compile(r"^pybroker: ", re.MULTILINE)
@@ -457,7 +457,7 @@ def brokers_environment() -> dict[str, str]:
 
 
 def _check_types(**given: tuple[object, type | tuple[type, ...]]) -> None:
-    """Raises TypeError."""
+    """Raises TypeError if an argument has the wrong type."""
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             raise TypeError(f"{name}={value!r} is not a number")

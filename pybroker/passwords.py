@@ -19,7 +19,7 @@ MODULES: Final = {
 
 @dataclass(frozen=True)
 class Login:
-    """The credentials of a client."""
+    """The credentials with which a client logs in."""
 
     mechanism: str
     user: str

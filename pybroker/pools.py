@@ -22,7 +22,7 @@ BROKER_LOGIN_THREADS = 4
 
 
 class Pools(NamedTuple):
-    """The pools of one broker."""
+    """The thread pools of one broker."""
 
     syncs: Executor
     """For clients that wait: group commit, the checkpoint of DeleteRecords."""
@@ -33,7 +33,7 @@ class Pools(NamedTuple):
     copies: Executor
     """For copies to other log dirs: one whole log after the other on each thread."""
     removals: Executor
-    """For the removal of files that have lost their names."""
+    """The pool that removes files that have lost their names."""
     logins: Executor
     """For clients that log in by Kerberos."""
     broker_logins: Executor

@@ -64,7 +64,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_open(path: str) -> bool:
-    """Returns whether other users have any access to it."""
+    """Returns whether other users have any access to the path."""
     try:
         return bool(os.lstat(path).st_mode & UMASK)
     except OSError:
@@ -72,7 +72,7 @@ def _is_open(path: str) -> bool:
 
 
 def _is_shared(folder: str) -> bool:
-    """Returns whether it is a folder for everybody's files, like /tmp."""
+    """Returns whether the folder is for everybody's files, like /tmp."""
     return bool(os.stat(folder).st_mode & stat.S_ISVTX)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 if sys.version_info >= (3, 12):
 
     def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-        """Returns the result of ``work`` if it did not have to wait, else a task for the rest. Raises the errors of
+        """Returns the result of ``work`` if that did not have to wait, else a task for the rest. Raises the errors of
         ``work``.
         """
         task = asyncio.Task(work, loop=loop, eager_start=True)
