@@ -75,14 +75,14 @@ class BufferExhausted(ClientError):
 
 
 class WakeupError(ClientError):
-    """``wakeup()`` ended the wait."""
+    """Raised if ``wakeup()`` ended the wait."""
 
     name = "WAKEUP"
     text = "The wait was ended by wakeup()."
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not support an API, or no version of it that can express the request."""
+    """Raised if the broker does not support an API, or no version of it that can express the request."""
 
     name = "UNSUPPORTED_BY_BROKER"
 
@@ -107,7 +107,7 @@ class _AtHost:
         self._reduced = (host, phase, cause, more)
 
     def saying(self, more: str) -> Self:
-        """Returns the same error with ``more`` appended to its text."""
+        """Returns this error with ``more`` appended to the text."""
         host, phase, cause, own = self._reduced
         return type(self)(host, phase, cause, f"{own}{more}")
 
@@ -137,7 +137,7 @@ class TlsRefused(ConnectionFailed):
 
     @property
     def lasts(self) -> bool:
-        """True."""
+        """True: another attempt would fail in the same way."""
         return True
 
 
@@ -155,7 +155,7 @@ class SaslRefused(ConnectionFailed, SaslAuthenticationFailed):
 
     @property
     def lasts(self) -> bool:
-        """True."""
+        """True: another attempt would fail in the same way."""
         return True
 
 
@@ -198,7 +198,7 @@ and ``ConsumerCoordinator`` do.
 """
 
 COORDINATOR_LOST: Final = COORDINATOR_MOVED | {"CONNECTION_FAILED", "NETWORK_EXCEPTION"}
-"""The same, and errors of a broker that could not be reached."""
+"""The errors of ``COORDINATOR_MOVED``, and those of a broker that could not be reached."""
 
 CONTROLLER_LOST: Final = frozenset({"NOT_CONTROLLER", "CONNECTION_FAILED", "NETWORK_EXCEPTION"})
 """The controller may not have received the request, so the client looks for the controller again."""
@@ -250,7 +250,9 @@ DENIED: Final = frozenset(
 FATAL_TO_TRANSACTIONS: Final = FATAL_TO_PRODUCER | {
     *("INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TRANSACTION_TIMEOUT"),
 }
-"""The same, for errors of the transaction coordinator."""
+"""The errors of ``FATAL_TO_PRODUCER``, and those of the transaction coordinator that end all transactions of the
+producer.
+"""
 
 
 def _describe(cause: BaseException | str | None) -> str:

@@ -1,4 +1,4 @@
-"""A committed offset."""
+"""The class of committed offsets."""
 
 from __future__ import annotations
 

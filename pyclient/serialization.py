@@ -23,12 +23,12 @@ PREFIX_SIZE = 5
 
 
 def serialize_text(topic: str, value: str) -> bytes:
-    """UTF-8."""
+    """Encodes a text in UTF-8."""
     return value.encode()
 
 
 def deserialize_text(topic: str, data: bytes) -> str:
-    """UTF-8."""
+    """Decodes a text in UTF-8."""
     return bytes(data).decode()
 
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class TopicPartition(NamedTuple):
-    """``TopicPartition("flights", 0)``."""
+    """A partition of a topic: ``TopicPartition("flights", 0)``."""
 
     topic: str
     partition: int
@@ -45,7 +45,9 @@ def partition_of(given: object) -> TopicPartition:
 
 
 def by_partition(given: Mapping[TopicPartition, T]) -> dict[TopicPartition, T]:
-    """The same mapping, its keys as ``partition_of``. Raises TypeError if it is not a mapping."""
+    """Returns the mapping with its keys as ``partition_of`` returns them. Raises TypeError if ``given`` is not a
+    mapping.
+    """
     if not isinstance(given, Mapping):
         raise TypeError(f"{given!r} is not a mapping of TopicPartition(topic, partition)")
     return {partition_of(tp): each for tp, each in given.items()}

@@ -119,7 +119,7 @@ class Base:
         return sorted(self._client.cluster.brokers)
 
     async def _known(self, broker: int) -> int:
-        """Returns the broker's id, after making sure that its address is known. Raises BrokerNotAvailable."""
+        """Returns ``broker`` once its address is known. Raises BrokerNotAvailable."""
         known = self._client.cluster.brokers
         if broker not in known and broker not in await self._brokers():
             raise BrokerNotAvailable(f"broker {broker} is not in the cluster")

@@ -132,7 +132,7 @@ class Leaders:
 
 
 def lasting(error: KafkaError) -> KafkaError:
-    """Makes the error not retriable, and returns it."""
+    """Marks ``error`` as not retriable, and returns it."""
     error.retriable = False  # type: ignore[misc]
     return error
 

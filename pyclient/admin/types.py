@@ -55,7 +55,7 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic and its partitions by number."""
+    """A topic, with its partitions by number."""
 
     name: str
     topic_id: str
@@ -135,7 +135,7 @@ class AlterOp(IntEnum):
 
 
 class AlterConfigOp(NamedTuple):
-    """A change of one key."""
+    """A change of one key of a configuration."""
 
     name: str
     value: str | None
@@ -225,7 +225,7 @@ class MemberToRemove(NamedTuple):
 
 
 class BrokerDescription(NamedTuple):
-    """A broker of the cluster."""
+    """A broker, as the cluster's metadata describe it."""
 
     id: int
     host: str
@@ -358,7 +358,7 @@ class ScramMechanism(IntEnum):
 
     @property
     def label(self) -> str:
-        """Its name in settings: ``SCRAM-SHA-256``."""
+        """The mechanism's name in settings: ``SCRAM-SHA-256``."""
         return self.name.replace("_", "-")
 
 

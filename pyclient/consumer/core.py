@@ -268,7 +268,7 @@ class ConsumerCore:
             self.subscription.unsubscribe()
 
     async def commit_settled(self) -> None:
-        """The membership asks for it before partitions are given up."""
+        """Commits settled records. The group's membership calls this before partitions are given up."""
         await self.commits.commit_settled()
 
     def on_assignment(self) -> None:

@@ -19,15 +19,15 @@ class IllegalState(ClientError, ValueError):
 
 
 class NoOffsetForPartition(ClientError):
-    """A partition has no position, and auto.offset.reset=none."""
+    """Raised with auto.offset.reset=none for a partition without a position."""
 
     name = "NO_OFFSET_FOR_PARTITION"
 
 
 class LogTruncation(OffsetOutOfRange):
-    """Records that were read have been removed from the log and perhaps replaced (KIP-320), and auto.offset.reset=none.
-    Each poll raises this until ``seek``. ``divergent`` is the first offset whose record may differ from what was read
-    (None if unknown).
+    """Raised with auto.offset.reset=none if records already read have been removed from the log, and perhaps replaced
+    (KIP-320). Each poll raises this until ``seek``. ``divergent`` is the first offset whose record may differ from the
+    one that was read (None if unknown).
     """
 
     name = "LOG_TRUNCATION"

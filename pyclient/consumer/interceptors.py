@@ -44,7 +44,7 @@ class Interceptors:
         self._tell("on_commit", offsets)
 
     def close(self) -> None:
-        """Calls ``close``."""
+        """Calls ``close`` of each interceptor."""
         self._tell("close")
 
     def _tell(self, name: str, *arguments: Any) -> None:

@@ -31,7 +31,7 @@ class Mode(Enum):
 
 
 class PartitionState:
-    """A partition that is read."""
+    """The state of a partition that is read."""
 
     __slots__ = (
         *("buffered", "committed", "damaged", "epoch", "failed", "fetch_epoch", "fetch_offset", "high_watermark"),
@@ -43,7 +43,7 @@ class PartitionState:
         self.tp = tp
         self.turn = 0
         self.position: int | None = None
-        """None until it is found."""
+        """The next offset to read; None until it is found."""
         self.epoch = -1
         """Leader epoch of the record before the position."""
         self.settled: int | None = None
@@ -123,7 +123,7 @@ class Subscription:
         """
         self.pattern: re.Pattern[str] | None = None
         self.regex: str | None = None
-        """The pattern, if the group's coordinator matches it. Otherwise ``match`` does."""
+        """The pattern as text, if the group's coordinator matches it. Otherwise ``match`` matches it."""
         self.states: dict[TopicPartition, PartitionState] = {}
         self._pauses: frozenset[TopicPartition] = frozenset()
 
@@ -185,7 +185,7 @@ class Subscription:
         self.states[tp].until = end
 
     def is_at_end(self) -> bool:
-        """Returns whether all ranges were read to their end."""
+        """Returns whether every assigned range was read to its end."""
         return bool(self.states) and all(
             state.position is not None and state.position >= state.until for state in self.states.values()
         )
@@ -227,7 +227,7 @@ class Subscription:
         self._pauses = frozenset(partitions)
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
-        """Marks these as partitions to give up."""
+        """Marks partitions that the consumer is about to give up."""
         for tp in partitions:
             if tp in self.states:
                 self.states[tp].leaving = True

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class OutOfTime(RequestTimedOut):
-    """The application's timeout is over."""
+    """Raised if the timeout that the application has given is over."""
 
 
 class Client:
@@ -201,7 +201,9 @@ class Client:
             await self.known(topics, deadline, create)
 
     async def known(self, topics: Collection[str], deadline: Deadline, create: bool | None = None) -> None:
-        """Does the same within another call, which tells the time and setting itself."""
+        """Waits until topics are known, as a part of another call. That call chooses the deadline, and whether to
+        create topics.
+        """
         self._check_open()
         topics = check_topics(topics)
         if create is None:

@@ -18,7 +18,7 @@ Listener = Callable[["Cluster", frozenset[str]], None]
 
 
 class Broker(NamedTuple):
-    """A broker as Metadata names it."""
+    """A broker as a Metadata response names it."""
 
     id: int
     host: str

@@ -6,7 +6,7 @@ from pyclient.core.backoff import Backoff
 
 
 class Interest:
-    """The interest in a topic. Its metadata are kept fresh while it is used."""
+    """Why a client keeps a topic's metadata fresh, and until when."""
 
     __slots__ = ("_backoff", "comes_back", "create", "not_before", "used_at", "waiters")
 
@@ -14,7 +14,7 @@ class Interest:
         self.create = False
         """Whether the broker may create the topic if it is missing: if a call waits for it, or if it ``comes_back``."""
         self.used_at = now
-        """When it was last requested or used."""
+        """When the topic was last requested or used."""
         self.comes_back = False
         """Whether the client's use of the topic, before the last request, may create a deleted topic again. The client
         has records to send, or reads a topic that the application named.

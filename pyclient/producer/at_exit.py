@@ -38,7 +38,7 @@ class Forgettable(Protocol):
     """The part of a producer that this module uses."""
 
     _is_told: bool
-    """True if its lost records were logged."""
+    """True if it was logged that the producer lost records."""
 
     @property
     def closed(self) -> bool: ...

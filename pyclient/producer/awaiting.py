@@ -12,7 +12,7 @@ from cy.produce.producer_batch import DeliveryReport, set_wait_async
 
 
 def _wait(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, Any]:
-    """Waits until all are done, and returns their outcome."""
+    """Waits until all deliveries are done, and returns their outcome."""
     if isinstance(deliveries, Deliveries):
         deliveries.ask()
     while not deliveries.done:

@@ -53,14 +53,14 @@ class Prepared(NamedTuple):
 
 
 class Lack(NamedTuple):
-    """What a record must wait for before it can be appended."""
+    """The reason why a record cannot be appended yet, and how long it may wait."""
 
     topic: str | None
     """The topic whose partitions are not known yet; None if buffer memory is missing."""
     size: int
     """The bytes of key, value and headers."""
     left: float
-    """How many seconds it may still wait; 0 or below: none."""
+    """The seconds that the record may still wait. If 0 or less, it may not wait."""
     setting: str | None
     """The key that limits the wait; None if the timeout of the call does."""
 
@@ -397,7 +397,9 @@ def check_fits(queues: RecordQueues, topic: str, size: int) -> None:
 
 
 def known_topic(queues: RecordQueues, topic: Any) -> TopicQueues | None:
-    """Returns what is known of the topic. Raises InvalidTopicException, TypeError for an invalid name."""
+    """Returns the queues of a topic, None if it is not known yet. Raises InvalidTopicException, TypeError for an
+    invalid name.
+    """
     known = queues.topic(topic) if isinstance(topic, str) else None
     if known is None:
         check_topic(topic)

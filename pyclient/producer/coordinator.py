@@ -202,7 +202,7 @@ MEMBERSHIP: Final = ("group_id", "generation_id", "member_id", "group_instance_i
 
 
 class Member:
-    """A group that is given by its name only."""
+    """Stands for a member of a group of which only the name is given."""
 
     generation_id = -1
     member_id = ""

@@ -1,4 +1,4 @@
-"""What both producers have on their loop: client, sender, transactions."""
+"""The part that both producers run on their loop: client, sender and transactions."""
 
 from __future__ import annotations
 

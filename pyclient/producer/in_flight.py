@@ -40,19 +40,19 @@ from cy.produce.producer_batch import ProducerBatch
 
 MAX_SEQUENCE = 0x7FFFFFFF
 WINDOW = 5
-"""How many batches in flight a broker recognises when they are sent again."""
+"""The number of batches in flight that a broker recognises when they are sent again."""
 WAITS: Final = (WAITING, DENIED)
 
 
 class Identity(NamedTuple):
-    """The producer id and epoch."""
+    """A producer id and its epoch."""
 
     producer_id: int
     epoch: int
 
 
 class Verdict(Enum):
-    """What a sequence error means."""
+    """The meaning of a sequence error."""
 
     RETRY = "an earlier batch is still in flight"
     HALTED = "there is a gap: new sequences are needed"
@@ -90,7 +90,7 @@ class Lane:
         self.version = -1
         """The version of the cluster's metadata that ``leader`` and ``template`` come from."""
         self.template: ProduceTemplate | None = None
-        """The template of requests with one of its batches; None if it is not made yet."""
+        """The template of requests with one batch of this lane; None if it is not made yet."""
         self.added = False
         """True if the partition is part of the current transaction (version 1)."""
 

@@ -54,7 +54,7 @@ TOLD_FROM: Final = 4
 log = logging.getLogger("pyclient.producer")
 
 Sent = list[tuple[Lane, ProducerBatch]]
-"""The batches of a request with their lanes."""
+"""The batches of one request, each with its lane."""
 
 
 class Outcomes:

@@ -41,7 +41,7 @@ class Interceptor(Protocol):
 
 
 class Pipeline:
-    """The pipeline of one producer."""
+    """The serializers, interceptors and partitioner of one producer."""
 
     def __init__(self, config: Config) -> None:
         self._rare = RareLog(log)

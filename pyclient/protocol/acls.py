@@ -64,6 +64,6 @@ class AclPermissionType(IntEnum):
 
     UNKNOWN = 0
     ANY = 1
-    """In filters: both."""
+    """Matches both DENY and ALLOW, in filters only."""
     DENY = 2
     ALLOW = 3

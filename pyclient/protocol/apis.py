@@ -151,5 +151,5 @@ _BY_KEY: dict[int, Api] = {api.key: api for api in ALL}
 
 
 def by_key(key: int) -> Api | None:
-    """Returns the API of a key, None if this project has no schema of it."""
+    """Returns the API with this key, None if this project has no schema of it."""
     return _BY_KEY.get(key)

@@ -135,12 +135,12 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 class ClientFirst(NamedTuple):
-    """The client's first message, which has its name."""
+    """The client's first message, which names the user."""
 
     user: str
     nonce: str
     bare: str
-    """The message without its header, as it was sent."""
+    """The message as it was sent, without the header."""
     authorization_id: str = ""
     extensions: Mapping[str, str] = {}
 
@@ -152,14 +152,14 @@ class ClientFirst(NamedTuple):
 
 
 class ServerFirst(NamedTuple):
-    """The broker's challenge."""
+    """The server's first message: the broker's challenge."""
 
     nonce: str
     """The client's nonce, continued by the broker's."""
     salt: bytes
     iterations: int
     text: str
-    """The message as it was sent."""
+    """The text of the message, as it was sent."""
 
     @property
     def message(self) -> bytes:
@@ -168,12 +168,12 @@ class ServerFirst(NamedTuple):
 
 
 class ClientFinal(NamedTuple):
-    """The client's proof."""
+    """The client's final message: the proof that it knows the password."""
 
     nonce: str
     proof: bytes
     without_proof: str
-    """The message before its proof, as it was sent."""
+    """The part of the message before the proof, as it was sent."""
     binding: bytes = b"n,,"
     """The header of the first message."""
 

@@ -20,7 +20,7 @@ _MOST_NAME: Final = 64
 
 
 class Issued(NamedTuple):
-    """A key (PKCS#8, not encrypted) and its certificate, in PEM."""
+    """A certificate and its key (PKCS#8, not encrypted), in PEM."""
 
     key: bytes
     certificate: bytes

@@ -13,7 +13,7 @@ PROTOCOLS: Final = "ssl.enabled.protocols"
 SUITES: Final = "ssl.cipher.suites"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _OUTDATED: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
-"""Java rejects them too, but ignores their names."""
+"""Protocols that are too old to be used. Java rejects them too, but ignores their names."""
 _OF_TLS_1_3: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
 _FINITE_FIELD: Final = ("kx-dhe", "kx-dhe-psk")
 _JAVA_NAME: Final = re.compile(r"(?:TLS|SSL)_(\w+)_WITH_(\w+)")

@@ -98,7 +98,7 @@ def _tokens(text: str) -> Iterator[tuple[bool, str]]:
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise JaasError("a quotation or a comment does not end")
+            raise JaasError("a quoted value or a comment is not closed")
         at = found.end()
         kind = found.lastgroup
         if kind is not None:

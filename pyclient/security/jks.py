@@ -25,7 +25,7 @@ _DIGEST: Final = 20
 _KEY_ENTRY, _CERTIFICATE_ENTRY = 1, 2
 _VERSIONS: Final = (1, 2)
 _HIDDEN_BY_SUN: Final = bytes.fromhex("2b060104012a02110101")
-"""OBJECT IDENTIFIER 1.3.6.1.4.1.42.2.17.1.1"""
+"""The object identifier 1.3.6.1.4.1.42.2.17.1.1, by which Sun's keytool marks its encrypted keys."""
 _SEQUENCE, _OBJECT_ID, _OCTETS = 0x30, 0x06, 0x04
 _LONG: Final = 0x80
 """A flag: the length has several bytes."""
@@ -39,11 +39,11 @@ class KeyEntry(NamedTuple):
 
 
 class Jks(NamedTuple):
-    """The contents of a store."""
+    """The contents of a JKS store."""
 
     keys: tuple[KeyEntry, ...]
     trusted: tuple[bytes, ...]
-    """Certificates in DER."""
+    """The trusted certificates, in DER."""
 
 
 def read(data: bytes, password: str | None) -> Jks:

@@ -12,7 +12,7 @@ CERTIFICATE: Final = "CERTIFICATE"
 PRIVATE_KEY: Final = "PRIVATE KEY"
 ENCRYPTED_KEY: Final = "ENCRYPTED PRIVATE KEY"
 _ENCRYPTED_BY_HEADER: Final = "Proc-Type: 4,ENCRYPTED"
-"""OpenSSL's older format."""
+"""The sign of an encrypted key in OpenSSL's older format."""
 
 
 def certificates(text: str) -> list[str]:

@@ -32,16 +32,16 @@ _CERTIFICATES: Final = "ssl.truststore.certificates"
 
 
 class KeyStore(NamedTuple):
-    """A private key and its certificates, in PEM."""
+    """A private key and its chain of certificates, in PEM."""
 
     key: str
-    """Encrypted if it was so in a PEM."""
+    """The private key. It is encrypted if it is so in a PEM that was given."""
     password: str | None
-    """The key's password, if it is encrypted."""
+    """The password of the key, if the key is encrypted."""
     chain: tuple[str, ...]
     """The key's own certificate first."""
     setting: str
-    """The setting that named it."""
+    """The setting that named the key."""
     file: str
     """Empty means the setting's own text."""
 
@@ -68,16 +68,16 @@ def key_store(settings: Settings) -> KeyStore | None:
     if key:
         _check_inline(_KEY, _KEY_TYPE, declared)
         if not chain:
-            raise TlsConfigError(_CHAIN, f"is missing beside {_KEY}")
+            raise TlsConfigError(_CHAIN, f"must be set if {_KEY} is set")
         if path:
-            raise TlsConfigError(_KEY_FILE, f"is given beside {_KEY}, which is the key itself: remove one of them")
+            raise TlsConfigError(_KEY_FILE, f"is set together with {_KEY}, which is the key itself: remove one of them")
         _check_no_password(_KEY_FILE_PASSWORD, password, f"; the password of its key is {KEY_PASSWORD}")
         return _pem_keys(key, chain, key_password, _KEY, "")
     if chain:
-        raise TlsConfigError(_KEY, f"is missing beside {_CHAIN}")
+        raise TlsConfigError(_KEY, f"must be set if {_CHAIN} is set")
     if not path:
         if password is not None:
-            raise TlsConfigError(_KEY_FILE, f"is missing beside {_KEY_FILE_PASSWORD}")
+            raise TlsConfigError(_KEY_FILE, f"must be set if {_KEY_FILE_PASSWORD} is set")
         return None
     data = _load(_KEY_FILE, path)
     kind = _kind(data, _KEY_FILE, path, _KEY_TYPE, declared)
@@ -100,12 +100,12 @@ def trust_store(settings: Settings) -> TrustStore | None:
     if text:
         _check_inline(_CERTIFICATES, _TRUST_TYPE, declared)
         if path:
-            raise TlsConfigError(_TRUST_FILE, f"is given beside {_CERTIFICATES}: remove one of them")
+            raise TlsConfigError(_TRUST_FILE, f"is set together with {_CERTIFICATES}: remove one of them")
         _check_no_password(_TRUST_FILE_PASSWORD, password)
         return _trusted(pem.certificates(text), _CERTIFICATES, "")
     if not path:
         if password is not None:
-            raise TlsConfigError(_TRUST_FILE, f"is missing beside {_TRUST_FILE_PASSWORD}")
+            raise TlsConfigError(_TRUST_FILE, f"must be set if {_TRUST_FILE_PASSWORD} is set")
         return None
     data = _load(_TRUST_FILE, path)
     kind = _kind(data, _TRUST_FILE, path, _TRUST_TYPE, declared)
@@ -120,7 +120,7 @@ def trust_store(settings: Settings) -> TrustStore | None:
 
 
 def _text(settings: Settings, name: str) -> str:
-    """Returns the value, empty if it is not given. Raises if a file name is a PEM, or the reverse."""
+    """Returns the value of a setting, empty if it is not given. Raises if a file name is a PEM, or the reverse."""
     value = settings.get(name)
     if value is None:
         return ""
@@ -181,7 +181,7 @@ def _open(path: str, flags: int) -> int:
 
 
 def _kind(data: bytes, setting: str, path: str, type_setting: str, declared: str | None) -> str:
-    """Returns the kind of the file from its first bytes. Raises TlsConfigError if another kind is set."""
+    """Returns the kind of the file from its first bytes. Raises TlsConfigError if the settings declare another kind."""
     if data.startswith(jks.MAGIC):
         found = JKS
     elif data.startswith(jks.JCEKS_MAGIC):

@@ -23,7 +23,7 @@ _fetching: Final = Lock()
 
 
 class Tickets(NamedTuple):
-    """The owner of a ticket."""
+    """The owner of a Kerberos ticket, and where tickets are stored."""
 
     principal: str | None
     """None means the first principal of the keytab, or that of the cache."""

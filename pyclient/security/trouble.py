@@ -22,4 +22,4 @@ class BadStore(Exception):
 
 
 class WrongPassword(BadStore):
-    """The password does not open the store, or its key."""
+    """Raised if the password opens neither the store nor its key."""

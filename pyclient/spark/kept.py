@@ -13,7 +13,7 @@ Client = TypeVar("Client")
 
 
 class Kept(Generic[Client]):
-    """Clients by their settings, without those in use. Not thread-safe."""
+    """Keeps clients that are not in use, by their settings. Not thread-safe."""
 
     def __init__(self, close: Callable[[Client], object]) -> None:
         self._close = close

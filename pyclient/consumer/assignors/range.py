@@ -45,7 +45,7 @@ class _Topic:
         self._left = [tp for tp in self._left if tp not in partitions]
 
     def cut(self, fits: Fits) -> None:
-        """Gives each reader in turn partitions that fit, up to its quota."""
+        """Gives partitions that fit to each reader in turn, up to the reader's quota."""
         for reader in self.readers:
             run = [tp for tp in self._left if fits(reader, tp)][: self.room(reader)]
             if run:

@@ -26,7 +26,7 @@ class Member(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The partitions that a member says it had, and the generation then (None if it does not say)."""
+    """The partitions that a member claims to have had, and in which generation (None if it does not say)."""
 
     partitions: Sequence[TopicPartition]
     generation: int | None

@@ -74,7 +74,7 @@ def _existing(claim: Claim, counts: Mapping[str, int]) -> Claim:
 def _kept(
     members: Sequence[Member], claims: Mapping[str, Claim]
 ) -> tuple[Assignment, set[TopicPartition]]:
-    """Returns what each member may keep, and what several members claim in the same generation."""
+    """Returns the partitions that each member may keep, and those that several members claim in the same generation."""
     generations = {member.id: member.generation for member in members}
     kept: Assignment = {member.id: [] for member in members}
     owners: dict[TopicPartition, str] = {}

@@ -125,7 +125,7 @@ class General:
             del self._ranking[bisect_left(self._ranking, row)]
 
     def _is_settled(self, member_id: str) -> bool:
-        """Returns whether the member has all it can have, and no other member reads any of it."""
+        """Returns whether the member has all partitions that it can have, and no other member reads these topics."""
         count = sum(1 for tp in self._all if tp.topic in self._topics[member_id])
         mine = self._assigned[member_id]
         return len(mine) >= count and all(len(self._readers[tp.topic]) < 2 for tp in mine)

@@ -21,7 +21,7 @@ CONSUMER = -1
 
 
 class Doubt(NamedTuple):
-    """A place in a log when the leader was asked about it."""
+    """A place in a log, as it was when the leader was asked about it."""
 
     state: PartitionState
     turn: int

@@ -46,7 +46,7 @@ def _fault(node: int, cause: Exception) -> KafkaError:
 
 
 class Posted(NamedTuple):
-    """A partition as it was when the request was sent."""
+    """A partition's state, as it was when the request was sent."""
 
     state: PartitionState
     turn: int

@@ -36,7 +36,7 @@ class Truncation(NamedTuple):
 
     offset: int
     divergent: OffsetAndMetadata | None
-    """The offset up to which the leader has what was read; None if unknown."""
+    """The first offset at which the leader's log may differ from the records that were read; None if unknown."""
 
 
 def is_doubtful(state: PartitionState, leader_epoch: int) -> bool:

@@ -76,7 +76,7 @@ class ClassicMembership(Membership):
             self._wake.set()
 
     def watched_topics(self) -> Collection[str]:
-        """Returns the topics of the whole group if this member leads it."""
+        """Returns the topics of the whole group if this member leads the group."""
         return self._seen or ()
 
     @property

@@ -202,7 +202,7 @@ class ConsumerMembership(Membership):
         return {tp.topic for tp in self.owned()}
 
     def _is_replaced(self, topic: str) -> bool:
-        """Returns whether another topic has the same name now, according to the metadata."""
+        """Returns whether another topic has this name now, according to the metadata."""
         return self._client.cluster.topic_id(topic) not in (self._topic_ids[topic], ZERO_UUID)
 
     async def _become(self, target: dict[bytes, list[int]], names: dict[bytes, str]) -> None:

@@ -35,7 +35,7 @@ OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | No
 
 
 class Commits:
-    """The commits of one consumer."""
+    """The commits of one consumer, by itself or on request."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class _Commit:
         self.error: KafkaError | None = None
         """The error of the last attempt."""
         self.is_overtaken = False
-        """Whether a later commit has some of the same partitions."""
+        """True if a later commit has some of the same partitions."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -214,7 +214,7 @@ class CommittedOffsets:
         return min((made(tp, code) for tp, code in errors.items()), key=lambda error: error.retriable)
 
     def _told(self, tp: TopicPartition, error: KafkaError) -> KafkaError:
-        """Returns the error with the missing right in its text."""
+        """Returns the error, with a text that names the missing right."""
         return self._client.rights.told(error, topic=tp.topic, group=self._group_id)
 
 

@@ -74,9 +74,11 @@ class PositionFinder:
         self._since: dict[PartitionState, float] = {}
         """When the search began, for each partition that is not found yet."""
         self._refused: dict[PartitionState, int] = {}
-        """The partitions whose error was reported, with their turn then."""
+        """The partitions whose error was reported, each with its turn at that time."""
         self._denied: dict[PartitionState, int] = {}
-        """The same for partitions that are asked for again, because the right may be granted."""
+        """The partitions that are asked for again after an error, because the right may be granted. Each has its turn
+        at that time.
+        """
         reset_duration(self._policy)
 
     def start(self) -> None:
@@ -213,14 +215,14 @@ class PositionFinder:
         self._client.loop.call_soon_threadsafe(self.start)
 
     async def close(self) -> None:
-        """Stops looking."""
+        """Stops looking for positions."""
         if self._task is not None:
             with contextlib.suppress(Exception):
                 await ended(self._task)
 
 
 def _are_lost(states: list[PartitionState], turns: dict[PartitionState, int]) -> bool:
-    """Returns whether one of them still has no position, and was not sought since."""
+    """Returns whether a partition still has no position, and was not sought since."""
     return any(state.position is None and state.turn == turns[state] for state in states)
 
 

@@ -9,7 +9,7 @@ from pyclient.config import Config
 from pyclient.errors import ConfigError
 
 PORT: Final = 9092
-"""Kafka's usual port."""
+"""The port that Kafka uses by default."""
 HOST: Final = re.compile(r"\[?[0-9a-zA-Z\-%._:]+]?")
 """What Kafka takes for a host."""
 SEPARATORS: Final = re.compile(r"[\s;|]")
@@ -25,7 +25,7 @@ def bootstrap(config: Config) -> list[tuple[str, int]]:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Returns host and port of one of them. Raises ConfigError."""
+    """Returns the host and the port in one bootstrap address. Raises ConfigError."""
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     if not HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
         hint = f": did you mean {host or port}:{PORT}?" if not colon or not port else ""

@@ -81,7 +81,7 @@ class NodeSettings:
             self.sasl = sasl(config, random)
 
     def close(self) -> None:
-        """Ends background work."""
+        """Ends the background work of the authentication."""
         if self.sasl is not None:
             self.sasl.close()
 
@@ -166,7 +166,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """``host:port``"""
+        """The node's address: ``host:port``."""
         return f"{self.host}:{self.port}"
 
     def idle_since(self) -> float | None:

@@ -37,7 +37,7 @@ class Reaper:
         self.start()
 
     def stop(self) -> None:
-        """Ends the checks."""
+        """Ends the checks for idle connections."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

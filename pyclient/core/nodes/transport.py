@@ -75,7 +75,7 @@ class Transport(FrameStream):
         self._depart()
 
     def _depart(self) -> None:
-        """Completes requests without a response once they are sent."""
+        """Completes requests that have no response, as soon as they are sent."""
         for request in self.connection.departed(self._out.gone):
             self.used_at = self._loop.time()
             self._loop.call_soon(deliver, self._loop, request, None, None)

@@ -38,15 +38,15 @@ _HOUR_S: Final = 3600
 
 @dataclass(frozen=True)
 class Credentials:
-    """The client's credentials, and how it begins to authenticate by its mechanism."""
+    """A client's credentials, and how the client begins to authenticate by its mechanism."""
 
     mechanism: str
     advice: str
-    """Advice for an error if the broker rejects them."""
+    """What an error advises if the broker rejects the credentials."""
     begin: Callable[[str], Exchange] = field(repr=False)
     """Begins to authenticate with the broker of that host."""
     password: str = field(default="", repr=False)
-    """For SCRAM."""
+    """The user's password, if the mechanism is SCRAM."""
     user: str | None = None
     """The client's user; None if the broker derives it from a token."""
 

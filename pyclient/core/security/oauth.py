@@ -131,7 +131,7 @@ class Tokens:
             self._timer = loop.call_later(wait, self._begin)
 
     def close(self) -> None:
-        """Ends background work."""
+        """Ends the background work: no token is fetched any more."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -174,7 +174,7 @@ def on_own_thread(work: Callable[[], Token], extensions: Mapping[str, str]) -> F
 
 
 def expiry_of(value: str) -> float | None:
-    """Returns when a token expires, in seconds since 1970, if it is a JWT with an expiry."""
+    """Returns when a token expires, in seconds since 1970. Returns None unless the token is a JWT with an expiry."""
     try:
         _, body, _ = value.split(".")
         exp = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"]

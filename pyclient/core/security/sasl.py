@@ -128,7 +128,7 @@ class Sasl:
         return f"; the broker's log has the reason{self._given.advice}"
 
     def close(self) -> None:
-        """Ends background work."""
+        """Ends the background work of the mechanism."""
         if self.tokens is not None:
             self.tokens.close()
 

@@ -31,7 +31,7 @@ class Secured:
         self._tls = Tls(context)
         self.has_key = has_key
         self.protocol = protocol
-        """The client's security.protocol."""
+        """The client's ``security.protocol``."""
 
     async def shake(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, host: str, port: int, timeout: float

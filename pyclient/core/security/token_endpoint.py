@@ -76,7 +76,7 @@ class TokenEndpoint:
         return Refused(why) if lasts else OSError(why)
 
     def _expires(self, value: str, seconds: object) -> float | None:
-        """Returns the expiry from the token itself, else from the answer."""
+        """Returns the expiry in the token. If it has none, returns the expiry in the answer."""
         own = expiry_of(value)
         if own is None and isinstance(seconds, int | float) and seconds > 0:
             return self._clock() + seconds

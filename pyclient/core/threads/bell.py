@@ -25,7 +25,7 @@ class Bell:
                 self._silent.release()
 
     def hush(self) -> None:
-        """Forgets earlier rings."""
+        """Forgets all rings so far."""
         self._silent.acquire(False)
 
     def wait(self, seconds: float) -> bool:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """One coroutine, from its submission to its result."""
+    """The call of one coroutine, from its submission to its result."""
 
     def __init__(self, work: Coroutine[Any, Any, T], closed: Callable[[], ClientClosed] = ClientClosed) -> None:
         """``closed()`` returns the error of work that was cancelled."""
@@ -34,7 +34,7 @@ class Call(Generic[T]):
     # -- on the loop -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Runs the work, unless it was dropped."""
+        """Runs the coroutine, unless the call was dropped."""
         if (work := self._taken()) is not None:
             self._task = asyncio.get_running_loop().create_task(work)
             self._task.add_done_callback(self._ended)
@@ -50,21 +50,21 @@ class Call(Generic[T]):
             self._bell.ring()
 
     def fail(self, error: BaseException) -> None:
-        """Ends the wait with this error, unless it has ended."""
+        """Ends the wait with this error, unless the wait has ended."""
         if not self.is_done:
             self.error = error
             self.is_done = True
             self._bell.ring()
 
     def cancel(self) -> None:
-        """Cancels the work, because no thread waits for it any more."""
+        """Cancels the coroutine, because no thread waits for it any longer."""
         if self._task is not None:
             self._task.cancel()
 
     # -- the waiting thread ------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Drops the work, if it has not begun."""
+        """Drops the coroutine, if it has not begun."""
         if (work := self._taken()) is not None:
             work.close()
 

@@ -63,7 +63,7 @@ class Runner:
         self.closed: Callable[[], ClientClosed] = ClientClosed
         """Returns the error of calls that come too late."""
         self.on_end: Callable[[], object] = lambda: None
-        """Called by the thread after its last work."""
+        """Called by the thread when its last work is done."""
         self._calls: set[Call[Any]] = set()
         """The calls that threads wait for."""
         self._is_over = self._is_abandoned = self._is_stopped = self._is_closing = False
@@ -177,7 +177,7 @@ class Runner:
         self.lease.recall()
 
     def stop(self) -> None:
-        """Ends the loop and its thread. Does nothing if they have ended."""
+        """Ends the loop and the loop's thread. Does nothing if they have ended."""
         if self.forked or self.loop.is_closed():
             return
         self._ask_to_stop()

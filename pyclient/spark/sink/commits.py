@@ -58,7 +58,7 @@ class Job(NamedTuple):
     query: str
     run: str
     timeout_ms: int
-    """transaction.timeout.ms."""
+    """The setting transaction.timeout.ms of the producers."""
     is_named: bool
     """True if the query may run again under this name."""
     fails_on_loss: bool
@@ -221,7 +221,7 @@ class Commits:
             )
 
     def abort(self, term: int) -> None:
-        """Aborts what is not decided, unless another run has taken over, which has done so."""
+        """Aborts the undecided transactions of the batch. If another run has taken over, that run has done so."""
         state = self._ledger.state(self.job.query)
         if (state.term, state.run) == (term, self.job.run):
             self._take_back(state)

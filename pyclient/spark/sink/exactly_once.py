@@ -79,7 +79,7 @@ REMEMBERED: Final = 32
 
 
 class Deposed(ClientError):
-    """Another run of the same query has taken over."""
+    """Raised if another run of the same query has taken over."""
 
     name = "DEPOSED"
 
@@ -91,7 +91,7 @@ class BatchLost(ClientError):
 
 
 class NotDecided(ClientError):
-    """The batch was not written, and no reader will see any of it: it can be run again."""
+    """Raised if the batch was not written, and no reader will see any of it: it can be run again."""
 
     name = "NOT_DECIDED"
 
@@ -140,7 +140,7 @@ class State(NamedTuple):
 
 
 def replay(state: State, record: Record) -> State:
-    """Returns the state after a record; the same state if the record does not count."""
+    """Returns the state after ``record``. If the record does not count, returns the same state."""
     if record.decides:
         holds = record.term > state.term or record.run == state.run or not state.has_decided
         if record.term < state.term or not holds:
@@ -174,7 +174,7 @@ def withdrawal(state: State, query: str, name: str) -> Record:
 
 
 class Verdict(Enum):
-    """What a commit must do."""
+    """The action that a commit must take."""
 
     DECIDE = "nothing is decided yet"
     END = "an earlier run has decided the batch: its transactions are ended again"
@@ -209,7 +209,7 @@ class Opened(NamedTuple):
 
     transaction: PreparedTransaction
     is_old: bool = False
-    """Returns True if too little of its time is left to decide it, by its coordinator's clock."""
+    """True if the transaction is too near its timeout to be decided, by the clock of its coordinator."""
 
 
 def orphans(

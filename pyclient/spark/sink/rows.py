@@ -57,7 +57,7 @@ class Rows(NamedTuple):
         ]
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int | None, pa.RecordBatch]]:
-        """Yields each topic and partition with its rows."""
+        """Yields each topic and partition, with the rows for it."""
         by = [name for name in ("topic", "partition") if name in self.columns and not (name == "topic" and self.topic)]
         if "topic" in by and batch.column("topic").null_count:
             raise ConfigError("column topic: null in the data; use the option topic for all rows")

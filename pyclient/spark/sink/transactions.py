@@ -68,7 +68,7 @@ def _older(admin: Admin, longest_ms: int) -> set[str]:
 
 
 def states(admin: Admin, ids: Iterable[str]) -> dict[str, str]:
-    """Returns the state of each transactional id that its coordinator knows."""
+    """Returns the state of each transactional id that is known to its coordinator."""
     return {name: row.state for name, row in _described(admin, ids).items()}
 
 

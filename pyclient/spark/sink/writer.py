@@ -201,7 +201,7 @@ def _told(messages: Messages) -> list[Written]:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """The writer of ``df.write``."""
+    """Writes batches: Spark calls it for ``df.write``."""
 
     def __init__(self, delivery: AtLeastOnce | ExactlyOnce) -> None:
         self._delivery = delivery
@@ -221,7 +221,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class SinkStreamWriter(StreamWriter):
-    """The writer of ``df.writeStream``."""
+    """Writes the batches of a stream: Spark calls it for ``df.writeStream``."""
 
     def __init__(self, delivery: AtLeastOnce | ExactlyOnce) -> None:
         self._delivery = delivery

@@ -47,7 +47,7 @@ class Columns(NamedTuple):
     """The columns that a query reads. Can be pickled."""
 
     spark: pa.Schema
-    """The fields as Spark wants them."""
+    """The schema that Spark gets."""
     client: pa.Schema
     """The columns by the client's names. Values with a format are bytes there, and offsets are always included."""
     values: TypedValues | None

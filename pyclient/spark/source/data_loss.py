@@ -22,7 +22,7 @@ class DataLoss(ClientError):
 
 
 def report(message: str, *, fails: bool) -> None:
-    """Raises DataLoss, or logs it (``failOnDataLoss``)."""
+    """Raises DataLoss with the message, or only logs it (``failOnDataLoss``)."""
     if fails:
         more = 'If you don\'t want your query to fail on such cases, set the source option "failOnDataLoss" to "false".'
         raise DataLoss(f"{message}. {_WHY} {more}")

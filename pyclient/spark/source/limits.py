@@ -19,7 +19,7 @@ def at_most(records: int, start: Offsets, end: Offsets) -> Offsets:
 
 
 def at_most_bytes(size: int, start: Offsets, end: Offsets, bytes_each: Sizes) -> Offsets:
-    """Limits the bytes of a batch in the same way. ``bytes_each`` has the average size of each partition's records."""
+    """Limits a batch to ``size`` bytes. ``bytes_each`` has the average size of each partition's records."""
     return _shared(size, start, end, bytes_each)
 
 

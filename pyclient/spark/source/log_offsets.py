@@ -48,7 +48,7 @@ class LogOffsets:
         return self._kept
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the brokers."""
         kept, self._kept = self._kept, None
         if kept is not None:
             kept.close()
@@ -89,7 +89,7 @@ class LogOffsets:
         return list(subscribed) if assigned is None else sorted({tp.topic for tp in assigned})  # type: ignore[arg-type]
 
     def id_of(self, topic: str) -> str | None:
-        """Returns the current description of a topic, None if it is missing. Asks once, with a short time-out."""
+        """Returns the current id of a topic, None if the topic is missing. Asks once, with a short time-out."""
         found = self.admin.describe_topics([topic], timeout=ID_S, check=False)
         return found[topic].topic_id if topic in found else None
 

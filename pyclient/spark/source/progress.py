@@ -17,7 +17,7 @@ from pyclient.spark.source.offsets import Offsets
 log = logging.getLogger(__name__)
 
 TOLD_S: Final = 5.0
-"""How long a batch waits for its commit."""
+"""How long a batch waits until its progress is committed."""
 AGAIN_S: Final = 30.0
 """The pause after a failed commit, so that not every batch waits for an unreachable coordinator."""
 

@@ -49,7 +49,7 @@ class RangePartition(InputPartition):
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads ranges. Can be pickled."""
+    """Reads the offset range of one Spark partition. Can be pickled."""
 
     options: SourceOptions
     columns: Columns

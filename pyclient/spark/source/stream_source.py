@@ -45,7 +45,7 @@ class StreamSource:
         """The newest offsets, as of the last lookup."""
 
     def initial(self) -> Offsets:
-        """Returns where a new query starts. Spark asks twice, and gets the same answer."""
+        """Returns the offsets where a new query starts. Spark asks twice, and gets the same answer."""
         if self._initial is None:
             partitions = self._offsets.partitions()
             self._ids = dict(self._offsets.topic_ids)
@@ -73,7 +73,9 @@ class StreamSource:
         return self._limited(begin, end)
 
     def latest_of_unknown_start(self, last: Offsets | None) -> Offsets:
-        """Returns the same if Spark does not pass the start (before 4.2). After a restart, it cannot apply limits."""
+        """Returns where the next batch ends if Spark does not pass where it starts (before 4.2). Limits do not apply to
+        the first batch after a restart.
+        """
         if last is None:
             with contextlib.suppress(KafkaError):  # Spark asks again later, and then gets the error
                 self.initial()
@@ -106,7 +108,7 @@ class StreamSource:
         self._progress.finished(end)
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the brokers."""
         self._offsets.close()
 
     # -- looking ---------------------------------------------------------------------------------------

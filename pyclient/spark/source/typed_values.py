@@ -24,7 +24,7 @@ PREFIX: Final = 5
 
 
 class Unreadable(ValueError):
-    """Some rows of the values are not in their format."""
+    """Raised if some rows of the values are not in the format of the option."""
 
     def __init__(self, bad: pa.BooleanArray, why: str) -> None:
         super().__init__(why)
@@ -53,7 +53,7 @@ class TypedValues:
 
     values: Values
     prefix: str
-    """``none`` or ``registry``."""
+    """What values begin with: ``none`` for nothing, or ``registry`` for a schema id."""
     schema_id: int | None
     """The schema id that the prefix must have."""
     fails: bool
