@@ -57,7 +57,7 @@ class RecordingStorage(Storage):
         self.changes: list[Change] = []
 
     def note(self, kind: str, path: str, **details: object) -> None:
-        """Appends a change."""
+        """Appends a change to the recording."""
         self.changes.append(Change(kind, os.path.relpath(path, self._root), **details))  # type: ignore[arg-type]
 
     def mark(self, promise: object) -> None:
@@ -98,7 +98,7 @@ class RecordingStorage(Storage):
 
 
 class RecordingFile(DataFile):
-    """A file of a ``RecordingStorage``."""
+    """A file whose writes and syncs a ``RecordingStorage`` notes."""
 
     __slots__ = ("_storage",)
 
@@ -119,7 +119,7 @@ class RecordingFile(DataFile):
 
 
 class Inode:
-    """A file's content, apart from its name."""
+    """A file's content, which can have several names or none."""
 
     def __init__(self) -> None:
         self.synced = b""

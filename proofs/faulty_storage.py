@@ -96,7 +96,7 @@ def _fail(number: int, path: str = "") -> NoReturn:
 
 
 class FaultyFile(DataFile):
-    """A file of a ``FaultyStorage``."""
+    """A file whose operations a ``FaultyStorage`` lets fail."""
 
     __slots__ = ("_storage",)
 

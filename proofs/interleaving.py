@@ -30,7 +30,7 @@ STUCK_S = 60
 
 
 class Schedule(Protocol):
-    """Chooses the next actor."""
+    """Decides which actor runs next."""
 
     def choose(self, step: int, current: int | None, ready: list[int]) -> int:
         """Returns one of ``ready``, the numbers of the actors that can run. ``current`` ran last, if it can go on."""
@@ -64,7 +64,7 @@ class Seeded:
 
 
 class Stuck(AssertionError):
-    """Every actor waits for a lock, or one waits for something else."""
+    """Raised if no actor can go on: all wait for a lock, or one waits for something else."""
 
 
 class _Abandoned(BaseException):
@@ -86,7 +86,7 @@ class Lock:
 
     @property
     def is_free(self) -> bool:
-        """Whether the running actor may acquire it at once."""
+        """True if the running actor may acquire the lock at once."""
         return self._owner in (None, threading.current_thread())
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

@@ -32,7 +32,7 @@ def all_acls_of_a_resource_go_with_one() -> list[Patch]:
 @in_histories("rights", "let in", "kept out")
 @defect(f"{RULES}::test_a_change_counts_at_once_and_has_a_version")
 def decisions_are_kept_over_changes() -> list[Patch]:
-    """A connection that has used a right keeps it after its revocation."""
+    """A connection that has used a right keeps the right after its revocation."""
     update = StandardAuthorizer.update
 
     def keeping(self: StandardAuthorizer, acls: object) -> None:
@@ -46,7 +46,7 @@ def decisions_are_kept_over_changes() -> list[Patch]:
 @in_histories("rights", "let in")
 @defect(GUESTS, says="found let in: ")
 def connections_keep_decisions_over_changes() -> list[Patch]:
-    """A connection that goes on using a revoked right keeps it."""
+    """A connection that goes on using a revoked right keeps the right."""
     return [(StandardAuthorizer, "version", property(lambda self: 0, lambda self, version: None))]
 
 
@@ -55,7 +55,7 @@ def a_change_is_answered_before_it_counts() -> list[Patch]:
     """The controller has applied the change, but the asked broker has not received it yet."""
 
     async def answer_at_once(self: Forwarding, version: int) -> None:
-        """Returns without waiting."""
+        """Does not wait for the version."""
 
     return [(Forwarding, "_catch_up", answer_at_once)]
 

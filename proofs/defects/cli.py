@@ -70,7 +70,7 @@ def a_full_disk_is_not_foreseen() -> list[Patch]:
 
 @defect("pybroker/cli/common/tests/test_tables.py::test_a_table_fits_its_terminal")
 def a_table_is_as_wide_as_it_is() -> list[Patch]:
-    """The terminal wraps lines at its width."""
+    """The terminal wraps a line that is wider than the terminal."""
     return [(output, "fitted", lambda columns, rows, *more: tables.plain(columns, rows))]
 
 

@@ -38,7 +38,9 @@ REFUSED = "pybroker/coordinator/group/consumer/tests/test_refused_migration.py::
 
 @defect("pybroker/handlers/tests/test_groups.py::test_an_error_of_the_group_is_each_partitions_too")
 def an_error_of_the_group_leaves_the_partitions_out() -> list[Patch]:
-    """As in Kafka. aiokafka then reads from the beginning, because the moved coordinator sent no offsets."""
+    """The broker omits the partitions, as Kafka does. aiokafka then reads from the beginning, because the moved
+    coordinator sent no offsets.
+    """
 
     def refused(request: OffsetFetch.Request, call: Any, error: errors.KafkaError) -> OffsetFetch.Response:
         return OffsetFetch.Response(error_code=error.code)
@@ -48,7 +50,7 @@ def an_error_of_the_group_leaves_the_partitions_out() -> list[Patch]:
 
 @defect(SKIPPING + "test_a_batch_with_unreadable_records_is_skipped")
 def a_batch_that_is_none_stops_loading() -> list[Patch]:
-    """A batch that cannot be unpacked stops the loading of its partition."""
+    """A batch that cannot be decompressed stops the loading of its partition."""
 
     def add(self: Skipped, what: str, error: Exception) -> None:
         raise error
@@ -153,7 +155,7 @@ def a_refused_replacement_renews_the_session_of_the_replaced() -> list[Patch]:
 @defect(RUNTIME + "test_offsets_of_a_topic_deleted_without_a_coordinator_do_not_count_for_its_successor")
 @in_histories("groups of deleted topics", *MEMBERS)
 def offsets_count_for_a_topic_that_was_made_again() -> list[Patch]:
-    """OffsetFetch by name returns what was committed for a deleted topic of that name."""
+    """OffsetFetch by name returns the offsets that were committed for a deleted topic of that name."""
 
     def current(shard: Any, topic: str, offsets: Mapping[int, Any]) -> dict[int, Any]:
         return dict(offsets)
@@ -244,7 +246,7 @@ def a_topic_that_the_metadata_have_lost_needs_no_marker() -> list[Patch]:
 @in_trial("coordinator", "went back")
 @in_histories("groups", *MEMBERS)
 def answers_a_commit_at_once() -> list[Patch]:
-    """A coordinator answers before the replicas have what it answers."""
+    """A coordinator answers before the replicas have the records that it confirms."""
     return [(runtime, "send", lambda replies, promise: send(replies, None))]
 
 

@@ -32,7 +32,7 @@ def only_the_ready_line_begins_a_line() -> list[Patch]:
 
 @defect(f"{FILE}::test_an_interrupt_of_the_whole_process_group_leaves_the_broker_alone")
 def an_interrupt_ends_the_embedded_broker_too() -> list[Patch]:
-    """The broker is in the process group of its owner, so Ctrl-C reaches it too."""
+    """The broker is in the process group of its owner, so Ctrl-C in the terminal reaches the broker too."""
 
     class SameSession(subprocess.Popen[bytes]):
         def __init__(self, *arguments: Any, start_new_session: bool, **options: Any) -> None:
@@ -84,7 +84,7 @@ def a_halted_broker_outlives_its_owner() -> list[Patch]:
 
 @defect(f"{FAULTS}::test_a_restarted_broker_has_its_port_its_data_and_another_process")
 def a_restarted_broker_takes_another_port() -> list[Patch]:
-    """Its clients cannot connect again."""
+    """Clients of the restarted broker cannot connect again."""
     command = EmbeddedBroker._command
     return [(EmbeddedBroker, "_command", lambda self, port: command(self, 0))]
 

@@ -81,7 +81,7 @@ def frames_that_are_not_whole_wait_for_each_other() -> list[Patch]:
 
 @defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_an_unusable_store_does_not_pass_the_trial")
 def a_key_store_is_accepted_untried() -> list[Patch]:
-    """The broker accepts the change, but fails at its next start."""
+    """The broker accepts an unusable key store, and fails at its next start."""
     return [(listener_tls.ListenerTls, "try_out", lambda self, config: None)]
 
 

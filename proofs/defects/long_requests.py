@@ -113,7 +113,7 @@ def refused_batches_stay_until_the_garbage_is_collected() -> list[Patch]:
     "::test_a_batch_that_a_thread_refuses_leaves_nothing_to_the_garbage_collector"
 )
 def batches_that_a_thread_refuses_stay_until_the_garbage_is_collected() -> list[Patch]:
-    """A request of zip bombs held its 100 MB."""
+    """Refused batches of zip bombs kept 100 MB of memory."""
     return [(errors, "without_frames", lambda error: error)]
 
 

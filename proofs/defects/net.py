@@ -50,7 +50,7 @@ def a_handler_has_no_task_until_it_has_waited() -> list[Patch]:
     "pybroker/net/tests/test_connection.py::test_a_future_that_fails_after_its_connection_closed_is_not_logged"
 )
 def nobody_looks_at_what_fails_after_its_connection_closed() -> list[Patch]:
-    """asyncio logs a complaint when it collects each failure."""
+    """asyncio logs a complaint for each failure when it is collected as garbage."""
     from pybroker.net.connection import Connection
 
     whole = Connection._on_result

@@ -44,7 +44,7 @@ def a_halted_broker_outlives_its_supervisor() -> list[Patch]:
 
 @defect("pybroker/process/tests/test_owner.py::test_a_terminal_that_is_closed_stops_a_broker_in_order")
 def a_closed_terminal_kills_a_broker() -> list[Patch]:
-    """SIGHUP has its default effect."""
+    """SIGHUP ends the broker, because it keeps its default effect."""
     return [(foreground, "STOPS", (signal.SIGTERM, signal.SIGINT))]
 
 
@@ -58,7 +58,7 @@ def a_signal_without_a_name_ends_the_keeper() -> list[Patch]:
     "pybroker/process/tests/test_members.py::test_a_broker_that_is_killed_between_two_processes_stays_away_until_it_is_restarted"
 )
 def a_broker_that_was_killed_between_two_processes_comes_back() -> list[Patch]:
-    """The keeper checks nothing but its delay."""
+    """The keeper does not check whether the broker was killed; it only waits for its delay."""
 
     async def is_wanted(self: Member) -> bool:
         return not self._stopping.is_set()

@@ -22,7 +22,7 @@ class Found(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether an invariant that the protocol breaks reported it."""
+        """True if the violated invariant is one that this defect breaks."""
         return bool(re.search(self.defect.says, self.text))
 
     def line(self) -> str:
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 
 def find(defect: Defect, histories: int) -> Found:
-    """Returns the first history of its shape that shows a defect."""
+    """Runs histories of the defect's shape. Returns the first one that shows the defect."""
     with patched(defect.patches()):
         return Found(defect, SHAPES[defect.parameter].failure(histories))
 

@@ -35,7 +35,7 @@ class Report:
         self._began_s = time.monotonic()
 
     def add(self, outcome: Outcome) -> None:
-        """Adds one history."""
+        """Adds the outcome of one history."""
         self.histories += 1
         self.events += outcome.events
         self.acked += outcome.acked
@@ -58,7 +58,7 @@ class Report:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The report."""
+        """Returns the report as a document."""
         return {
             "seeds": f"{self.first}-{self.end}",
             "histories": self.histories,

@@ -77,7 +77,7 @@ RARE = {"reassign": 0.15}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one history."""
+    """The settings of one simulated history."""
 
     brokers: int = 3
     partitions: int = 1
@@ -121,7 +121,7 @@ class Settings:
     room: str = ""
     """One of ``ROOMS``, or none."""
     has_threads: bool = False
-    """Pool threads are interleaved, instead of doing their work at once."""
+    """True if pool threads are interleaved. Otherwise their work is done at once."""
     is_stopped: bool = False
     """At the end every broker is stopped in order."""
 
@@ -154,7 +154,7 @@ class Settings:
         )
 
     def in_room(self, room: str, rng: Random) -> Settings:
-        """Returns the same history with the faults of a room added."""
+        """Returns these settings with the faults of a room added."""
         own = ROOMS[room]
         kinds = {kind for kind in own if rng.random() < 0.6} or set(own[:1])
         others = self.faults - KEEPS_DISKS if room.endswith(("store", "disks")) else self.faults
@@ -174,12 +174,12 @@ class Settings:
         )
 
     def with_groups(self, rng: Random) -> Settings:
-        """Returns the same history with consumer groups."""
+        """Returns these settings with consumer groups."""
         members = (0, 2, 3)
         return replace(self, partitions=2, classic_members=rng.choice(members), modern_members=rng.choice(members))
 
     def with_rights(self, rng: Random) -> Settings:
-        """Returns the same history with an authorizer."""
+        """Returns these settings with an authorizer."""
         return replace(self, guests=rng.choice((3, 6)))
 
     @property
@@ -194,12 +194,14 @@ class Settings:
 
     @property
     def least_min_isr(self) -> int:
-        """The lowest min.insync.replicas that some leader may use."""
+        """The lowest min.insync.replicas that a leader of the topic may use."""
         return 1 if self.has_own_min_isr and self.has_mixed_min_isr else self.min_isr
 
     @property
     def least_offsets_min_isr(self) -> int:
-        """The same for ``__consumer_offsets``, which has the brokers' own value."""
+        """The lowest min.insync.replicas that a leader of ``__consumer_offsets`` may use. This topic always has the
+        brokers' value.
+        """
         return self.least_min_isr if self.has_own_min_isr else 2
 
     def topic(self) -> dict[str, str]:

@@ -79,7 +79,7 @@ class Outcome:
 
 
 class World:
-    """The world of one seed."""
+    """The simulated world of one seed: cluster, clients and oracle."""
 
     def __init__(self, seed: int, settings: Settings | None = None, *, traced: bool = False) -> None:
         self.seed = seed
@@ -219,7 +219,7 @@ class World:
         self.faults.ask_controller(lambda controller: controller.auto_creation.ensure_internal(TRANSACTIONS_TOPIC))
 
     def _check_factor(self) -> None:
-        """Checks that internal topics have their replicas; Kafka's factor is 3."""
+        """Checks that the partitions of internal topics have at least ``FACTOR`` replicas."""
         for tp, state in self.oracle.authority.items():
             if tp.topic == TRANSACTIONS_TOPIC and len(state.replicas) < FACTOR:
                 raise Violation("factor", f"{tp} has {len(state.replicas)} replicas")
@@ -405,7 +405,7 @@ def drawn(seed: int, room: str | None = None) -> Settings:
 
 
 def run(seed: int, settings: Settings | None = None, *, traced: bool = False) -> Outcome:
-    """Runs one history."""
+    """Runs the history of one seed."""
     return World(seed, settings, traced=traced).run()
 
 

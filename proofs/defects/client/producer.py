@@ -35,13 +35,13 @@ def _send(
     "::test_each_record_keeps_its_headers_whatever_type_they_are_given_as"
 )
 def headers_are_read_before_it_is_known_that_the_record_can_be_appended() -> list[Patch]:
-    """If the headers are an iterator, it is already empty when they are read again."""
+    """If the headers are an iterator, the second reading finds it empty."""
     return [(Producer, "send", _send)]
 
 
 @defect("pyclient/tests/producer/test_headers.py::test_an_interceptor_may_read_headers_and_return_an_iterator")
 def headers_of_an_interceptor_are_read_again_and_again() -> list[Patch]:
-    """The producer reads them at each attempt to append the record."""
+    """The producer reads the headers at each attempt to append the record."""
     from pyclient.producer import base
 
     return [(base, "listed", lambda headers: headers)]

@@ -19,7 +19,7 @@ from pyclient.producer.engine import Engine
 
 
 class _Event:
-    """The bell as it was before: an event that a lock guards."""
+    """The bell as it was before this was mended: an event that a lock guards."""
 
     def __init__(self) -> None:
         event = threading.Event()

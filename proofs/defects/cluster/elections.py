@@ -96,7 +96,7 @@ def follows_too_soon() -> list[Patch]:
 
 @in_histories("moves", *LOGS, rarely=True)
 def keeps_the_epoch_of_moves() -> list[Patch]:
-    """A removed replica's fetch counts when it has become a replica again."""
+    """A fetch that a removed replica has sent counts when the broker has become a replica again."""
     return [(reassignments, "fenced", lambda before, after: after)]
 
 

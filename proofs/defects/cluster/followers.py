@@ -34,7 +34,7 @@ def a_follower_begins_at_its_high_watermark() -> list[Patch]:
 
 @in_histories("diverging logs", *LOGS)
 def asks_for_its_own_last_epoch_only() -> list[Patch]:
-    """The leader's answer does not say which epoch it is for (KIP-279)."""
+    """The leader's answer does not say which epoch the offset is for (KIP-279)."""
     take = Followed.take
 
     def divergence(self: Partition, wanted: Any) -> EpochEnd | None:

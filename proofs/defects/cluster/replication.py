@@ -25,7 +25,7 @@ TESTS = "pybroker/replication/tests"
 @defect(f"{TESTS}/test_leader_session.py::test_a_high_watermark_in_an_ignored_answer_is_sent_again")
 @in_histories("topics", *LOGS, rarely=True)
 def a_high_watermark_is_told_once() -> list[Patch]:
-    """If a follower could not use the answer, it does not learn the high watermark until it rises."""
+    """If a follower could not use an answer, it does not learn that high watermark, but only the next one."""
     return [(follower_session, "_may_have_missed", lambda before, now: False)]
 
 

@@ -79,7 +79,7 @@ def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Pa
 
 @defect(f"{TESTS}::test_a_new_topic_waits_until_the_old_log_of_its_name_is_set_aside")
 def a_log_that_could_not_be_set_aside_is_forgotten() -> list[Patch]:
-    """Its folder kept the name, so a new topic of that name got the log of another topic."""
+    """The folder of the log kept its name, so a new topic of that name got the log of another topic."""
     return [(Strays, "set_aside_waiting", lambda self, now_ms, topic_partition=None: None)]
 
 
@@ -173,7 +173,7 @@ def connections_take_all_descriptors() -> list[Patch]:
 
 @defect(f"{TESTS}::test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable")
 def files_of_a_deleted_log_go_before_that_is_durable() -> list[Patch]:
-    """If the sync had to wait for a descriptor, a power cut leaves a part of the log under its name."""
+    """If the sync of the renaming had to wait for a descriptor, a power cut leaves a part of the log under its name."""
     submit = Removals._submit
     return [(Removals, "_submit", lambda self, folders: submit(self, dict.fromkeys(folders)))]
 
@@ -229,7 +229,7 @@ def a_start_goes_on_without_a_log_for_which_a_descriptor_was_lacking() -> list[P
 
 @defect(f"{REFUSED}[move]")
 def a_move_without_descriptors_leaves_a_file_of_somebody_else_behind() -> list[Patch]:
-    """The move took the file for one that it may not open, and deleted it with the old folder."""
+    """The move took a foreign file for one that it may not open, and deleted it with the old folder."""
     copy = LogCopy._copy_foreign
 
     def copy_or_leave(self: LogCopy, name: str) -> None:

@@ -32,7 +32,7 @@ def a_deletion_waits_for_the_sync_of_the_whole_log() -> list[Patch]:
 
 @defect(f"{DELETED}::test_a_log_that_is_made_directly_waits_for_the_old_one_too")
 def a_new_log_does_not_wait_for_the_deleted_one_of_its_name() -> list[Patch]:
-    """It was opened in the old log's folder, which was then deleted."""
+    """The new log was opened in the old log's folder, which was then deleted."""
     return [(Leaving, "__contains__", lambda self, topic_partition: False)]
 
 

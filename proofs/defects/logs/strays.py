@@ -38,7 +38,7 @@ def topics_missing_in_an_image_read_again_count_as_deleted() -> list[Patch]:
 
 @defect("pybroker/replication/tests/test_strays.py")
 def logs_of_missing_topics_are_deleted() -> list[Patch]:
-    """The broker itself deletes such logs."""
+    """The broker deletes logs of topics that the metadata do not have."""
     publish = MetadataCache.publish
 
     async def publish_as_deleted(self: MetadataCache, delta: MetadataDelta) -> None:

@@ -17,7 +17,7 @@ CONNECT_TIMEOUT_S = 0.3
 
 
 class Client(Process):
-    """One process of an application."""
+    """A client: one process of an application."""
 
     def __init__(self, cluster: Cluster, place: int, rng: Random) -> None:
         super().__init__(cluster, place, f"client {place}", None)

@@ -41,7 +41,7 @@ Owned = Mapping[bytes, list[int]]
 
 
 class GivenUp(Exception):
-    """The client has used up its time."""
+    """Raised if the client has used up its time."""
 
 
 class Asker:
@@ -277,7 +277,7 @@ class Intruder(Asker):
     """Requests an upgrade that the coordinator must always refuse."""
 
     async def run(self, times: int) -> None:
-        """Requests it that many times."""
+        """Sends the heartbeat that many times."""
         request = ConsumerGroupHeartbeat.Request(
             group_id=self.group,
             member_id="intruder",
@@ -296,7 +296,7 @@ class Auditor(Asker):
     """Reads the committed offsets at the end, by the names of topics, as most clients do."""
 
     async def run(self) -> None:
-        """Repeats its requests until every place is answered."""
+        """Repeats the client's requests until every place is answered."""
         for group, tp in self.oracle.places:
             if group == self.group:
                 found = await self._committed(tp)

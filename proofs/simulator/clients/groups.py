@@ -20,7 +20,7 @@ MakeClient = Callable[[Random], Client]
 
 
 class Groups:
-    """All groups of a history."""
+    """All consumer groups of a history."""
 
     def __init__(self, settings: Settings, oracle: Oracle, is_calm: Callable[[], bool]) -> None:
         self.oracle = GroupOracle(oracle)

@@ -39,7 +39,7 @@ class Reader:
         self.last_stable_offset = -1
 
     async def run(self) -> None:
-        """Reads without end."""
+        """Fetches without end."""
         while True:
             try:
                 await self._fetch()

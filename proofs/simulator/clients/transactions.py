@@ -49,7 +49,7 @@ V1, V2 = Versions(11, 4), Versions(12, 5)
 
 
 class GivenUp(Exception):
-    """The deadline has passed."""
+    """Raised if the deadline of the transaction has passed."""
 
 
 class TransactionalWriter:

@@ -18,7 +18,7 @@ PAUSE_S = 0.02
 
 
 class Batch(NamedTuple):
-    """A batch and the values of its records."""
+    """A batch that a writer sends, and the values of its records."""
 
     records: bytes
     values: tuple[bytes, ...]

@@ -220,6 +220,6 @@ class Faults:
 
 
 async def _unheard(work: Coroutine[Any, Any, object]) -> None:
-    """Ignores the answer."""
+    """Runs a request and ignores its answer or its error."""
     with contextlib.suppress(KafkaError, CoordinationError):
         await work

@@ -99,8 +99,8 @@ class Stranger:
         self._oldest = self.cluster.store.tree.copy()
 
     def _restore(self) -> None:
-        """First makes a backup. The next time, a backup replaces the store, if all its in-sync replicas still have
-        everything.
+        """The first call backs up the store. Later calls restore a backup, provided that every replica in sync in that
+        backup still has all committed records.
         """
         if self._backup is None:
             self.cluster.note("a backup of the store is made")

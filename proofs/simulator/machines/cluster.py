@@ -1,4 +1,4 @@
-"""Machines, their processes, and the links between them."""
+"""Simulates machines, their processes, and the links between them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Process:
         return self.store
 
     def replicas(self) -> Any:
-        """Returns the broker's replica manager, or None before it exists."""
+        """The broker's replica manager, None before it exists."""
         return None if self.broker is None else getattr(self.broker, "replicas", None)
 
     def close_connections(self) -> None:

@@ -114,7 +114,7 @@ class ClientEnd:
 
 
 class Reply:
-    """The place of a reply in the order of its connection."""
+    """The place of a reply among those of its connection."""
 
     __slots__ = ("api", "ready", "request", "response", "source")
 

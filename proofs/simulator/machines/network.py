@@ -88,7 +88,7 @@ class Channel:
         self._link = link
         self._not_before = 0.0
         self.is_lost = False
-        """Messages on their way do not arrive."""
+        """True if messages on their way do not arrive."""
 
     def send(self, deliver: Callable[..., object], *args: Any) -> None:
         """Calls ``deliver(*args)`` at the other end, some time later."""

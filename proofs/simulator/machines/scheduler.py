@@ -33,7 +33,7 @@ _UNHEARD = (KafkaError, CoordinationError)
 
 
 class Handle:
-    """A scheduled callback."""
+    """A callback that the scheduler will call."""
 
     __slots__ = ("_args", "_callback", "_is_cancelled", "loop", "time")
 
@@ -207,7 +207,7 @@ class ProcessLoop:
         self.held: list[Handle] = []
         """Callbacks that became due while the process was paused."""
         self.machine: Any = None
-        """The machine that it runs on."""
+        """The machine on which the process runs."""
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -347,7 +347,7 @@ class Pool:
         scheduler.after(pool_delay(scheduler.rng), work, *args, loop=self._loop)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Like ``Executor.shutdown``."""
+        """Does nothing, because no thread has to end; see ``Executor.shutdown``."""
 
 
 class InlinePool:
@@ -360,6 +360,6 @@ class InlinePool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Like ``ThreadPoolExecutor.__exit__``."""
+        """Does nothing, because no thread has to end; see ``ThreadPoolExecutor.__exit__``."""
 
     map = staticmethod(map)

@@ -40,14 +40,14 @@ STORE = 0
 
 
 class Node(NamedTuple):
-    """A node of the tree."""
+    """A node of the simulated store's tree."""
 
     data: bytes
     stat: Stat
 
 
 class Tree:
-    """Nodes by path."""
+    """The nodes of the simulated store, by path."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {"/": Node(b"", Stat(0, 0, 0, 0))}
@@ -160,7 +160,7 @@ def _parent(path: str) -> str:
 
 
 class SimulatedStore:
-    """The store's server."""
+    """The server of the simulated coordination store."""
 
     def __init__(self, scheduler: Scheduler, network: Network, tree: Tree, timeout_s: float, *, knows_death: bool):
         self.scheduler = scheduler
@@ -219,7 +219,7 @@ class SimulatedStore:
                 client.notice(path)
 
     def expire(self, session: int) -> None:
-        """Expires a session."""
+        """Ends a session as if its timeout were over."""
         if self.is_full:
             self._late.append(session)
             return

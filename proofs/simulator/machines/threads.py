@@ -69,7 +69,7 @@ class Threads:
 
 
 class Thread:
-    """One piece of work."""
+    """A piece of work that runs on a pool's thread."""
 
     def __init__(self, threads: Threads, loop: ProcessLoop, work: Callable[[], object]) -> None:
         self.loop = loop

@@ -11,7 +11,7 @@ from pybroker.topic_partition import TopicPartition
 
 
 class Books(Protocol):
-    """The part of the oracle that its parts use."""
+    """The oracle, as its parts see it."""
 
     cluster: Cluster
     incarnations: Incarnations
@@ -25,4 +25,4 @@ class Books(Protocol):
         """Reports a violation after the current event."""
 
     def fail(self, invariant: str, text: str) -> None:
-        """Raises Violation."""
+        """Raises Violation for this invariant."""

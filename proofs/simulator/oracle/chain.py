@@ -29,7 +29,7 @@ class Chain:
 
     @property
     def end(self) -> int:
-        """The next offset."""
+        """The offset after the last batch."""
         return self.ends[-1] if self.ends else 0
 
     def index(self, offset: int) -> int:
@@ -53,13 +53,13 @@ class Chain:
         return next((end for end in reversed(self.ends) if self.agrees(other, end)), 0)
 
     def add(self, batch: bytes, end: int) -> None:
-        """Adds a batch."""
+        """Appends a batch to the chain."""
         self.digests.append(hash((self.digests[-1] if self.digests else 0, batch)))
         self.ends.append(end)
         self.batches.append(batch)
 
     def add_all(self, data: Bytes) -> None:
-        """Adds batches."""
+        """Appends the batches in ``data`` to the chain."""
         for batch, end in split(data):
             self.add(batch, end)
 

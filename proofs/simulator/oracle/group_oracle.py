@@ -30,7 +30,7 @@ class Commit:
     acked: float | None = None
     """None: nobody knows whether it was written, or will be."""
     is_refused: bool = False
-    """The coordinator has refused to write it."""
+    """True if the coordinator has refused to write the offset."""
 
 
 class GroupOracle:

@@ -36,15 +36,15 @@ class Transaction:
         """Whether it is committed; None if the writer got no answer."""
 
     def sends(self, tp: TopicPartition, values: Iterable[bytes]) -> None:
-        """Notes that a batch of it is being sent."""
+        """Notes that a batch of the transaction is being sent."""
         self.values.update(dict.fromkeys(values, tp))
 
     def ends(self, committed: bool) -> None:
-        """Notes the attempt to end it."""
+        """Notes the attempt to commit or abort the transaction."""
         self.may_be_committed = committed
 
     def has_ended(self, committed: bool) -> None:
-        """Notes the coordinator's answer that it has ended."""
+        """Notes the coordinator's answer that the transaction has ended."""
         self.outcome = committed
 
     def check(self, visible: Mapping[bytes, TopicPartition]) -> None:
@@ -70,7 +70,7 @@ class History:
         self.given_up: set[str] = set()
         """Writers that do not know the fate of a batch. It may still arrive."""
         self.refused: dict[bytes, Guest] = {}
-        """What brokers have refused, because its writer had no right."""
+        """Values that brokers have refused, because their writer had no right."""
         self.is_over: Callable[[TopicPartition], bool] = lambda tp: False
         """Whether nobody needs to write there any longer."""
         self._producers = MAX_KNOWN_ID

@@ -56,7 +56,7 @@ class Incarnations:
         return self._ids[key.topic]
 
     def is_deleted(self, key: TopicPartition) -> bool:
-        """Whether its deletion was noted."""
+        """True if the oracle has noted that the topic was deleted."""
         return self._ids[key.topic] in self.noted
 
     def all_of(self, tp: TopicPartition) -> list[TopicPartition]:

@@ -74,7 +74,7 @@ class Keeping:
         return self.is_adrift or any(real(key) == tp for key in self.estranged)
 
     def lost(self, node_id: int) -> None:
-        """Notes that a machine has lost what was not synced, and so owes nothing."""
+        """Notes that a machine has lost its unsynced data, so that it need not have those records."""
         self._excused.update(place for place in self.oracle.chains if place[0] == node_id)
         for key, holders in self.estranged.items():
             self.estranged[key] = tuple(id for id in holders if id != node_id)

@@ -48,7 +48,7 @@ _TOPICS = f"{znodes.TOPICS}/"
 
 
 class Violation(Exception):
-    """A broken invariant."""
+    """Raised if an invariant is broken."""
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")
@@ -56,7 +56,7 @@ class Violation(Exception):
 
 
 class Seen(NamedTuple):
-    """A replica when the oracle last looked at it."""
+    """A replica, as it was when the oracle last looked at it."""
 
     log: Log
     start: int
@@ -73,7 +73,7 @@ def _seen(partition: Any) -> Seen:
 
 
 class Oracle:
-    """Watches one history."""
+    """Watches one history, and reports each invariant that is broken."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -111,7 +111,7 @@ class Oracle:
 
     @staticmethod
     def fail(invariant: str, text: str) -> None:
-        """Raises Violation."""
+        """Raises Violation for this invariant."""
         raise Violation(invariant, text)
 
     def was_cut(self, log: Log, offset: int) -> None:
@@ -221,7 +221,7 @@ class Oracle:
         return [real(tp) for tp in self.authority]
 
     def lost_unsynced(self, node_id: int) -> None:
-        """Notes that a machine has lost what was not synced."""
+        """Notes that a machine has lost all data that it had not synced."""
         for tp, state in self.authority.items():
             if node_id in state.replicas:
                 self.tainted.add((node_id, tp))
@@ -246,7 +246,9 @@ class Oracle:
         return bool(others) and not has_losses and self.min_isr.get(real(tp).topic, 1) > 1
 
     def trim_to_acked(self, tp: TopicPartition) -> None:
-        """Forgets what was committed but not acknowledged, because every replica may have lost what was not synced."""
+        """Forgets records that are committed but not acknowledged, because every replica may have lost its unsynced
+        data.
+        """
         if tp in self.committed:
             starts = [seen.start for (_, each), seen in self._seen.items() if each == tp]
             self.committed[tp].cut(max(self.acked.get(tp, 0), *starts, 0))
@@ -363,7 +365,7 @@ class Oracle:
             self._commit(process, partition, chain, high_watermark, led=led)
 
     def _chain(self, key: tuple[int, TopicPartition], log: Log) -> Chain:
-        """Returns the log as it is now."""
+        """Returns the batches of the log as it is now."""
         if log.log_dir.offline:  # its records are on its disk, but it refuses to read them
             return log_on(self.cluster.machines[key[0]].disk, log.folder, self.committed.get(key[1]))
         chain = self.chains.get(key)
@@ -462,7 +464,7 @@ class Oracle:
     # At the end
 
     def check_end(self) -> None:
-        """Checks at the end that every replica has everything, and the same."""
+        """Checks at the end that every replica has all committed records, and that all replicas are equal."""
         self.check()
         for tp, state in self.authority.items():
             committed = self.committed.get(tp, Chain())
