@@ -61,7 +61,7 @@ def _complete(target: Path) -> bool:
 
 @contextlib.contextmanager
 def lock() -> Iterator[None]:
-    """Is held while a process fetches or compiles, because several may need the same at once."""
+    """Holds a lock while a process fetches or compiles, because several may need the same at once."""
     folder().mkdir(parents=True, exist_ok=True)
     with (folder() / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -248,7 +248,7 @@ class Java:
         return output
 
     def start(self, main_class: str, *arguments: str, heap: str = "256m") -> subprocess.Popen[str]:
-        """Starts a tool that runs until it is stopped."""
+        """Starts a tool that runs until its process is stopped."""
         used("Java")
         return subprocess.Popen(
             tool(main_class, *arguments, heap=heap),

@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """The output of a tool."""
+    """The exit code and the output of a tool."""
 
     code: int
     output: str

@@ -73,7 +73,7 @@ class Consumer(confluent_kafka.Consumer):
         self._polled = time.monotonic()
 
     def subscribe(self, *arguments: Any, **options: Any) -> None:
-        """Subscribes."""
+        """Subscribes, and notes that it has."""
         self._subscribed = True
         super().subscribe(*arguments, **options)
 
@@ -119,15 +119,15 @@ class Consumer(confluent_kafka.Consumer):
 
 
 class Served(Protocol):
-    """One broker, or several."""
+    """A running broker, or several."""
 
     @property
     def bootstrap(self) -> str:
-        """``host:port,…``"""
+        """The bootstrap addresses: ``host:port,…``."""
 
 
 def present(found: T | None) -> T:
-    """Returns a field of a message, which must have it."""
+    """Returns ``found``, a field that the message must have."""
     assert found is not None
     return found
 
@@ -140,7 +140,7 @@ def producer(broker: Served, **settings: object) -> confluent_kafka.Producer:
 
 
 class Deliveries:
-    """Collects delivery reports."""
+    """Collects the delivery reports of a producer."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

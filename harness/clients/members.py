@@ -91,7 +91,7 @@ class Member:
         return reply
 
     def join(self, version: int = 7) -> Any:
-        """Sends a join and returns its reply."""
+        """Sends a JoinGroup request and returns the response."""
         self.post_join(version)
         return self.joined(version)
 
@@ -122,7 +122,7 @@ class Member:
         return self
 
     def heartbeat(self, version: int = 4, **changes: Any) -> int:
-        """Sends a heartbeat and returns its error code."""
+        """Sends a heartbeat and returns the error code of its response."""
         fields = {
             "group_id": self.group,
             "generation_id": self.generation,

@@ -75,7 +75,7 @@ class Network:
             self.cut(end, machine)
 
     def heal(self) -> None:
-        """Ends all cuts."""
+        """Ends all cuts of the network."""
         for sender, receiver in list(self.cuts):
             self._neighbour(sender, receiver, self._hardware(receiver))
         self.cuts.clear()

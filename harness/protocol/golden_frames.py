@@ -22,7 +22,7 @@ _WIDTH = 98
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its response: frames that begin with their length."""
+    """A request and its response, as frames that begin with their length."""
 
     title: str
     request: bytes

@@ -13,14 +13,14 @@ class Resource(IntEnum):
 
 
 class Coordinator(IntEnum):
-    """``key_type`` of FindCoordinator."""
+    """Kinds of coordinators: ``key_type`` of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class Operation(IntEnum):
-    """``config_operation`` of IncrementalAlterConfigs."""
+    """Kinds of changes: ``config_operation`` of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -32,7 +32,7 @@ GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
 
 
 class AclResource(IntEnum):
-    """``resource_type`` of an ACL."""
+    """Types of resources: ``resource_type`` of an ACL."""
 
     TOPIC = 2
     GROUP = 3
@@ -41,7 +41,7 @@ class AclResource(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """``operation`` of an ACL."""
+    """Operations that an ACL allows or denies: its ``operation``."""
 
     ANY = 1
     ALL = 2
@@ -49,7 +49,7 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """``permission_type`` of an ACL."""
+    """Whether an ACL allows or denies: its ``permission_type``."""
 
     ANY = 1
     ALLOW = 3

@@ -85,7 +85,7 @@ def framed(payload: bytes) -> bytes:
 
 
 class Wire:
-    """A connection to a broker."""
+    """A connection to a broker that sends single requests."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30, entrance: Entrance | None = None) -> None:
         """``entrance``: the user that connects, by default that of the environment.
@@ -179,7 +179,7 @@ class Wire:
         return decode_response(name, version, frame)
 
     def ask(self, name: str, version: int, **fields: Any) -> Any:
-        """Sends a request and returns its reply."""
+        """Sends a request and returns the response."""
         self.post(name, version, **fields)
         return self.reply(name, version)
 

@@ -218,7 +218,7 @@ class Broker(ABC):
 
 
 class OurBroker(Broker):
-    """``python -m pybroker`` as a user starts it."""
+    """Runs ``python -m pybroker`` as a user does."""
 
     name = "ours"
 
@@ -227,7 +227,7 @@ class OurBroker(Broker):
         return self.data_dir / "broker-1"
 
     def _prepare(self) -> None:
-        """Writes nothing."""
+        """Does nothing: this broker needs no files before it starts."""
 
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "pybroker", "--data-dir", str(self.data_dir)]

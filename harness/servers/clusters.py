@@ -225,7 +225,7 @@ class Brokers(ABC):
         send(self.pid(broker), signal.SIGSTOP)
 
     def resume(self, broker: int) -> None:
-        """Ends a halt."""
+        """Resumes a halted broker."""
         send(self.pid(broker), signal.SIGCONT)
 
 
@@ -343,7 +343,7 @@ class Cluster(Brokers):
             return 0
 
     def keep(self) -> None:
-        """Does nothing, because the supervisor restarts its brokers."""
+        """Does nothing, because the supervisor restarts the brokers."""
 
     def kill(self, broker: int, number: signal.Signals = signal.SIGKILL) -> None:
         """Kills the broker's process. The supervisor starts another one."""

@@ -40,11 +40,11 @@ class Encrypted(Broker):
 
 
 class EncryptedBroker(Encrypted, OurBroker):
-    """Our broker with TLS."""
+    """Runs our broker with TLS."""
 
 
 class EncryptedKafka(Encrypted, RealKafka):
-    """A real Kafka with TLS."""
+    """Runs a real Kafka with TLS."""
 
 
 ENCRYPTED: Final[Mapping[str, type[Encrypted]]] = {"ours": EncryptedBroker, "kafka": EncryptedKafka}

@@ -42,7 +42,7 @@ class Tls(NamedTuple):
 
 
 class Kerberos(NamedTuple):
-    """A server's principal with its keytab, and the ``krb5.conf``."""
+    """The principal of a server, its keytab, and the ``krb5.conf``."""
 
     principal: str
     keytab: Path
@@ -103,7 +103,7 @@ class Server:
         (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
 
     def let_in(self, users: Mapping[str, str]) -> None:
-        """Writes the SASL users with their passwords. The next start reads them."""
+        """Writes the SASL users with their passwords. They count from the next start."""
         options = " ".join(f'user_{name}="{password}"' for name, password in users.items())
         self._write(f"{SASL}.DigestLoginModule required {options}")
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests, on a socket in its folder."""
+"""Runs a PostgreSQL server for tests, on a socket in its own folder."""
 
 from __future__ import annotations
 
