@@ -13,7 +13,7 @@ import pytest
 
 OPTION = "--cpu-budget"
 OUTPUT = "cpu_s"
-"""A worker passes this to the process that started it."""
+"""The key under which a worker of xdist passes its CPU time to the process that started it."""
 
 
 def cpu_s() -> float:

@@ -25,7 +25,7 @@ from conformance.tiers import CAMPAIGN
 
 ROOT: Final = Path(__file__).parents[1]
 GRACE_S: Final = 60.0
-"""The time that an interrupted command has to stop what it started."""
+"""The time that an interrupted command has to stop the processes that it started."""
 MARK: Final = "CONFORMANCE_CAMPAIGN"
 """Set in the environment of a campaign's processes, so that they can be found after ``setsid``."""
 UNKNOWN: Final = 2

@@ -35,7 +35,7 @@ PLACES = {
     "conformance/applications": "java",
     "conformance/bench": "process",
 }
-"""All tests of these folders start it."""
+"""Folders whose tests all start the same thing, and that thing."""
 STARTED = {"cluster": "several brokers or ZooKeeper", "spark": "PySpark", "java": "a JVM", "process": "its own broker"}
 """What tests start, the most expensive first."""
 SHARED = ("cluster", "spark", "java")

@@ -29,7 +29,7 @@ def commit_all(wire: Wire, names: list[str]) -> set[int]:
 
 
 def listed(wire: Wire, **filters: Any) -> set[str]:
-    """Returns the groups of the broker, once its coordinators have loaded."""
+    """Returns the broker's groups, once the coordinators have loaded them."""
     fields = {"states_filter": [], "types_filter": [], **filters}
     replies: list[Any] = []
 

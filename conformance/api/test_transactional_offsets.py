@@ -32,7 +32,7 @@ OLDEST, OLDER, NEWEST = 0, 3, 5
 
 
 class Transactional:
-    """A producer that calls its coordinator, one request at a time. It repeats what is retriable."""
+    """A producer that calls its coordinator, one request at a time. It repeats requests after retriable errors."""
 
     def __init__(self, wire: Wire, group: str) -> None:
         self.wire = wire
@@ -121,7 +121,7 @@ def row(wire: Wire, group: str, topic: str, *, stable: bool) -> tuple[int, int]:
 
 
 def settle(wire: Wire, group: str, topic: str) -> int:
-    """Returns the offset once no transaction holds it."""
+    """Returns the committed offset, once no transaction may change it."""
     until(lambda: row(wire, group, topic, stable=True)[0] != UNSTABLE_OFFSET_COMMIT, "the marker", 60)
     return row(wire, group, topic, stable=True)[1]
 

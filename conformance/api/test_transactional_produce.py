@@ -33,7 +33,7 @@ V1, V2 = 11, 12
 
 
 class Producer:
-    """A transactional producer that sends one request at a time, and repeats what is retriable."""
+    """A transactional producer that sends one request at a time, and repeats requests after retriable errors."""
 
     def __init__(self, wire: Wire, topic: str) -> None:
         self.wire = wire
@@ -137,7 +137,7 @@ def until_stable(wire: Wire, topic: str, offset: int) -> None:
 
 
 def committed(wire: Wire, topic: str) -> list[bytes | None]:
-    """Returns the records that a read_committed consumer gives its user."""
+    """Returns the values that a read_committed consumer gets."""
     row = wire.fetch(topic, 0, isolation_level=1)
     aborted = {(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()}
     given: list[bytes | None] = []

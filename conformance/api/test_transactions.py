@@ -39,7 +39,7 @@ V1, V2 = 4, 5
 
 
 class Owner(NamedTuple):
-    """A producer id and its epoch."""
+    """The owner of a transactional id: a producer id and its epoch."""
 
     id: int
     epoch: int
@@ -135,8 +135,8 @@ class Coordinator:
         until(lambda: self.state.startswith("Complete"), "all markers", PATIENCE_S)
 
     def write(self, owner: Owner, topic: str, value: bytes = b"v", sequence: int = 0) -> int:
-        """Produces in a transaction as a client of transactions v2 does, and repeats what is retriable. Returns the
-        error code.
+        """Produces in a transaction as a client of transactions v2 does. Repeats the request after retriable errors.
+        Returns the error code.
         """
         records = batch(
             [value],

@@ -33,7 +33,7 @@ class Application:
         return self
 
     def logged(self) -> str:
-        """Returns its output since its last start."""
+        """Returns the output of the process since its last start."""
         if not self.log_file.exists():
             return ""
         return self.log_file.read_bytes()[self._begin :].decode(errors="replace")

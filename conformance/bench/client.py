@@ -51,7 +51,7 @@ def read(bootstrap: str, records: int) -> float:
 
 
 def main() -> None:
-    """Prints the figures."""
+    """Runs the load and prints its figures."""
     bootstrap, records = sys.argv[1], int(sys.argv[2])
     with Admin(bootstrap) as admin:
         admin.create_topics(TOPIC, num_partitions=1)

@@ -123,6 +123,8 @@ def measure_tls(rounds: int, share: float, only: Collection[str], say: Callable[
 
 
 def _sized(load: Load, share: float, kind: str = OURS) -> Load:
-    """A consumer reads what there is: its warm-up, the load, and what it has in hand at the end."""
+    """Returns the load with as many records as a consumer can read: the filled topic serves the warm-up, the load, and
+    what is fetched ahead.
+    """
     records = max(1_000, int(load.records * share))
     return replace(load, records=records if kind == NULL else min(records, FILLED // 2))

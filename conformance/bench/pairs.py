@@ -29,7 +29,7 @@ class WorkerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A worker's case, with its number of records."""
+    """A case of a worker, with the number of records."""
 
     worker: str
     case: str

@@ -71,7 +71,7 @@ class Repeated(Client):
 
 
 class _Link:
-    """A client's socket with its unsent and unread bytes."""
+    """A client's socket, with the bytes that it has to send and to read."""
 
     def __init__(self, address: tuple[str, int], client: Client) -> None:
         self.client = client

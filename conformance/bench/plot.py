@@ -34,7 +34,7 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Curves in one drawing."""
+    """Curves that are drawn into one frame."""
 
     title: str
     curves: Sequence[Curve]

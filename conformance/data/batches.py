@@ -165,7 +165,7 @@ def message(
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a batch as the broker returned it."""
+    """The header of a batch, as the broker returned it."""
 
     base_offset: int
     size: int

@@ -21,7 +21,7 @@ API = re.compile(r"(\w+|\*)(?: (\d+)(?:-(\d+))?)?")
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One row of the table."""
+    """A row of the table of accepted differences."""
 
     number: str
     api: str

@@ -55,7 +55,7 @@ class Finding:
 
 @dataclass
 class Tally:
-    """The counts of a campaign."""
+    """The counts of a campaign, which its report shows."""
 
     sequences: int = 0
     requests: int = 0
@@ -128,7 +128,9 @@ def _until(ask: Callable[[], int]) -> None:
 
 
 class Campaign:
-    """``left`` is ours (or a second Kafka), ``right`` the reference; ``table`` holds what is accepted."""
+    """Compares brokers. ``left`` is ours (or a second Kafka), ``right`` the reference; ``table`` holds the accepted
+    differences.
+    """
 
     def __init__(self, left: Side, right: Side, table: Sequence[Accepted] = ()) -> None:
         self.sides = (left, right)

@@ -52,7 +52,7 @@ CALM = Patience(0.6, 0.4, 30, pause_s=0.1)
 
 @dataclass(slots=True)
 class Asked:
-    """A request to one side."""
+    """A request, as one side gets it."""
 
     world: World
     step: Step
@@ -89,7 +89,7 @@ class Found:
 
 
 class Duel:
-    """``left`` and ``right`` are fresh worlds of the same prefix."""
+    """Plays a sequence on two brokers. ``left`` and ``right`` are fresh worlds of the same prefix."""
 
     def __init__(self, left: World, right: World, patience: Patience = QUICK) -> None:
         self.sides = (left, right)

@@ -10,14 +10,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``options`` are literals, in the order in which they are shown."""
+    """A request in a sequence. ``options`` are literals, in the order in which they are shown."""
 
     actor: int
     verb: str
     options: tuple[tuple[str, Any], ...] = ()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An option, or what a step without it means."""
+        """Returns an option of the step, or the default of a step without it."""
         return next((value for key, value in self.options if key == name), default)
 
     @property

@@ -42,6 +42,6 @@ def opened(name: str) -> Driver:
 
 
 def close_all() -> None:
-    """Ends all drivers."""
+    """Closes all drivers."""
     while _open:
         _open.popitem()[1].close()

@@ -32,14 +32,14 @@ PATIENCE_S = 90.0
 
 
 class Place(NamedTuple):
-    """A partition."""
+    """A partition of a topic."""
 
     topic: str
     partition: int
 
 
 class Record(NamedTuple):
-    """A record as the consumer received it."""
+    """A record, as a consumer received it."""
 
     place: Place
     offset: int
@@ -78,15 +78,15 @@ class CommitRefused(ClientError):
 
 
 class Unanswered(ClientError):
-    """No answer came in time: the broker may have done what was asked, or not."""
+    """Raised if no answer came in time: the broker may have carried out the request, or not."""
 
 
 class WokenUp(ClientError):
-    """``wakeup`` ended the poll."""
+    """Raised if ``wakeup`` ended the poll."""
 
 
 class Client(ABC):
-    """A client to close."""
+    """A client that must be closed."""
 
     @abstractmethod
     def close(self) -> None:

@@ -191,7 +191,7 @@ class _Remote:
 
 
 class JavaProducer(_Remote, Producer):
-    """``org.apache.kafka.clients.producer.KafkaProducer``"""
+    """Drives ``org.apache.kafka.clients.producer.KafkaProducer``."""
 
     def __init__(self, jvm: Jvm, name: str, config: dict[str, str]) -> None:
         self._transactional = "transactional.id" in config
@@ -202,7 +202,7 @@ class JavaProducer(_Remote, Producer):
         super().__init__(jvm, name, "producer", config)
 
     def _other(self, error: JvmError, call: str) -> ClientError:
-        """A transaction that lost a record, or that is in an error state, must be aborted."""
+        """Returns MustAbort if the transaction lost a record or is in an error state, else the error by its name."""
         if self._transactional and call in ("send", "flush", "send_offsets") and "NoAnswer" not in error.errors:
             return MustAbort(str(error))
         if call == "commit" and (set(error.errors) & ABORTABLE or "TimeoutException" in error.errors[1:]):
@@ -233,7 +233,7 @@ class JavaProducer(_Remote, Producer):
 
 
 class JavaConsumer(_Remote, Consumer):
-    """``org.apache.kafka.clients.consumer.KafkaConsumer``"""
+    """Drives ``org.apache.kafka.clients.consumer.KafkaConsumer``."""
 
     def __init__(self, jvm: Jvm, name: str, config: dict[str, str]) -> None:
         self._new_protocol = config.get("group.protocol") == "consumer"

@@ -19,7 +19,7 @@ SERVICE = {"sasl.kerberos.service.name": "kafka"}
 
 
 class Login(NamedTuple):
-    """A user with its mechanism and its listener."""
+    """A user, with the mechanism and the listener of its login."""
 
     bootstrap: str
     user: str
@@ -63,7 +63,7 @@ class Login(NamedTuple):
         return found | {"sasl.jaas.config": jaas(self.mechanism, username=self.user, password=self.password, **more)}
 
     def _credentials(self) -> dict[str, str]:
-        """Returns the credentials with which a client fetches its token."""
+        """Returns the credentials with which a client fetches a token."""
         assert self.issuer is not None
         prefix = "sasl.oauthbearer.client.credentials.client"
         names = {f"{prefix}.id": self.user, f"{prefix}.secret": self.password}

@@ -54,7 +54,7 @@ class Loaded:
         )
 
     def halt(self, victim: int) -> None:
-        """Halts a broker until others have replaced it, then resumes it."""
+        """Halts a broker until others have taken over, then resumes it."""
         self.cluster.halt(victim)
         until(lambda: self.cluster.controller(without=victim) not in (victim, -1), "another controller")
         until(lambda: victim not in self._leaders(victim), "other leaders")
@@ -70,7 +70,7 @@ class Loaded:
         return self.cluster.is_in_sync(self.topic)
 
     def finish(self) -> None:
-        """Stops the writer and checks its whole history."""
+        """Stops the writer and checks the whole history of each partition."""
         self.writer.stop()
         until(self.is_whole, "all replicas in sync")
         for place, history in self.places.items():

@@ -122,7 +122,7 @@ class Mover:
 
 
 def values(broker: Broker) -> list[int]:
-    """Returns all numbers in the log, in its order."""
+    """Returns all numbers in the log, in the order of their offsets."""
     found: list[int] = []
     offset = 0
     with Wire(broker.address) as wire:

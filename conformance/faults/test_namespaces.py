@@ -28,7 +28,7 @@ while True:
 
 
 class Echo:
-    """A process on machine 1; ``heard``: what it has received."""
+    """A process on machine 1 that notes in ``heard`` what it has received."""
 
     def __init__(self, net: Network) -> None:
         self.address = net.address(1), PORT

@@ -57,7 +57,7 @@ class Doors:
         return self.machines.partitions(TOPIC, without)[0].leader
 
     def check(self, history: PartitionHistory) -> None:
-        """Checks that every record is there once, in order, and that all disks hold the same."""
+        """Checks that every record is in the log once, in order, and that all disks hold the same log."""
         self.target.heal()
         assert history.check(read_back(self.target, PLACE)) == []
         self.machines.stop()

@@ -28,7 +28,7 @@ LINE_EVERY_S = 30.0
 
 @dataclass
 class Trial:
-    """A test with its parameters and its result."""
+    """The result of one test, with the test's parameters."""
 
     outcome: str = "passed"
     seconds: float = 0.0

@@ -20,7 +20,7 @@ DEFINED = re.compile(r"^(?:async )?def (test_s\d\w+)\(", re.MULTILINE)
 
 
 class Test(NamedTuple):
-    """A test function."""
+    """A test function, and where it stands."""
 
     #: The path relative to the checkout.
     path: str

@@ -23,7 +23,7 @@ PATIENCE_S = 240
 
 
 class Row(NamedTuple):
-    """A record as Spark returns it."""
+    """A record, as Spark returns it."""
 
     partition: int
     offset: int
@@ -98,7 +98,7 @@ class BySpark:
 
 
 class Reading:
-    """A running stream and its rows so far."""
+    """A running stream, and the rows that it has returned so far."""
 
     def __init__(self, session: SparkSession, name: str, query: Any) -> None:
         self._session = session

@@ -32,7 +32,7 @@ class Acl(NamedTuple):
 
 
 class Client(ABC):
-    """A client library."""
+    """A client library whose logins and ACLs are tested."""
 
     #: The library's names of the errors that refuse a topic, a group, a transactional id, the cluster and a login.
     refusals: dict[str, str]
@@ -77,7 +77,7 @@ class Administrator(ABC):
 
     @abstractmethod
     def create(self, login: Login, acls: Sequence[Acl]) -> None:
-        """Creates ACLs."""
+        """Creates ACLs as this login."""
 
     @abstractmethod
     def describe(self, login: Login, kind: str, name: str) -> set[Acl]:
@@ -85,4 +85,4 @@ class Administrator(ABC):
 
     @abstractmethod
     def delete(self, login: Login, acl: Acl) -> None:
-        """Deletes one ACL."""
+        """Deletes one ACL as this login."""

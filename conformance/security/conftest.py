@@ -73,7 +73,7 @@ def jvm(issuer: Issuer) -> Iterator[Jvm]:
 
 @pytest.fixture(scope="session")
 def clients(jvm: Jvm) -> dict[str, Client]:
-    """Returns the libraries."""
+    """Returns the client libraries by their names."""
     return {
         "librdkafka": ConfluentClient(),
         "java": JavaClient(jvm),

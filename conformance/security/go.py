@@ -27,7 +27,7 @@ REFUSALS = {"franz-go": FRANZ_REFUSALS, "kafka-go": KAFKA_GO_REFUSALS}
 
 
 class Password(NamedTuple):
-    """A user's password, as a broker tells of it."""
+    """A password of SCRAM, as brokers describe it."""
 
     mechanism: str
     iterations: int

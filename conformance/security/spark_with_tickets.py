@@ -32,7 +32,7 @@ def tried(spark: SparkSession, topic: str, name: str, options: Mapping[str, str]
 
 
 def main(folder: str, topic: str, logins: str) -> None:
-    """Tries each login."""
+    """Tries to log in as each user."""
     with local_spark(Path(folder)) as spark:
         found = {name: tried(spark, topic, name, options) for name, options in json.loads(logins).items()}
     print(json.dumps(found))

@@ -1,4 +1,4 @@
-"""Delegation tokens, which Kafka's AdminClient manages through its tool."""
+"""Manages delegation tokens through the tool of Kafka's AdminClient."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """Calls Kafka's AdminClient as one user, through its tool."""
+    """Manages delegation tokens as one user, through the tool of Kafka's AdminClient."""
 
     def __init__(self, by: JavaAdministrator, user: Login) -> None:
         self._by = by

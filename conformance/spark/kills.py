@@ -44,7 +44,7 @@ STALLED_S = 900.0
 
 
 class Strike(NamedTuple):
-    """A victim and the stage at which it is killed."""
+    """A process to kill, and the stage at which it is killed."""
 
     stage: str
     victim: str
@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
 
 
 class Campaign:
-    """Runs a broker and the program, and strikes them."""
+    """Runs a broker and the Spark program, and kills them at the planned stages."""
 
     def __init__(self, folder: Path, mutant: str | None = None, broker: Broker | None = None) -> None:
         self.folder = folder
@@ -93,7 +93,7 @@ class Campaign:
     # -- what is kept alive ------------------------------------------------------------------------
 
     def keep_alive(self) -> None:
-        """Restarts what was killed."""
+        """Restarts the broker or the program if it was killed."""
         if not self.broker.alive:
             self.broker.kill()
             self.broker.start()
@@ -160,7 +160,7 @@ class Campaign:
         self.wait(f"a batch after {strike}", lambda: self.committed() > before)
 
     def finish(self) -> Verdict:
-        """Stops the program and checks what it has written."""
+        """Stops the Spark program and checks all records that it has written."""
         (self.folder / "stop").touch()
         self.wait("the table", (self.folder / "done").exists)
         rows = self.committed() * PER_BATCH

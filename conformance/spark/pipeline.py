@@ -34,7 +34,7 @@ def started(spark: SparkSession, bootstrap: str, folder: Path) -> StreamingQuery
 
 
 def run(spark: SparkSession, bootstrap: str, folder: Path) -> None:
-    """Runs until a file asks it to stop."""
+    """Runs the query until a file asks it to stop."""
     while not (folder / "stop").exists():
         query = started(spark, bootstrap, folder)
         while query.isActive and not (folder / "stop").exists():
@@ -57,7 +57,7 @@ def into_table(spark: SparkSession, bootstrap: str, folder: Path) -> None:
 
 
 def main(bootstrap: str, folder: Path) -> None:
-    """Runs the program."""
+    """Runs the Spark program."""
     with local_spark(Path(tempfile.mkdtemp(prefix="spark-", dir=folder))) as spark:
         run(spark, bootstrap, folder)
         into_table(spark, bootstrap, folder)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 240
 
 PUSHES_FILTERS = hasattr(datasource, "Filter")
-"""Says whether Spark tells a source its filters (4.1)."""
+"""True if Spark tells a source its filters (4.1)."""
 
 TELLS_START = len(inspect.signature(datasource.DataSourceStreamReader.latestOffset).parameters) > 1
 """Says whether Spark tells a source a batch's start and limit (4.2)."""
@@ -60,7 +60,7 @@ def admin(broker: Broker) -> AdminClient:
 
 
 class Source:
-    """A broker as Spark reads it."""
+    """A broker whose topics Spark reads."""
 
     def __init__(self, spark: SparkSession, broker: Broker, folder: Path) -> None:
         self.spark, self.broker, self.folder = spark, broker, folder

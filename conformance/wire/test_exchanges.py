@@ -48,7 +48,7 @@ def fresh(broker_kind: type[Broker], data_root: Path) -> Iterator[Broker]:
 
 
 def play(case: Case, broker: Broker) -> str | None:
-    """Plays a case; says what is wrong with the answer."""
+    """Plays a case. Returns the fault of the answer, None if it is right."""
     with Wire(broker.address) as wire:
         wire.send(framed(case.request))
         if case.answer == "closed":

@@ -86,7 +86,9 @@ def _leads(trio: Trio, topic: str, broker: int) -> bool:
 
 
 def _first_ack(trio: Trio, topic: str, partition: int, victim: int) -> float:
-    """Returns when a record is acknowledged, by the restarted broker itself if it is back before the others notice."""
+    """Returns when a record is acknowledged. If the restarted broker is back before the others notice, that broker
+    acknowledges it.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         leader = trio.partitions(topic, without=victim)[partition].leader

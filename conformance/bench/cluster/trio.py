@@ -21,7 +21,7 @@ class Trio(Brokers):
     name: ClassVar[str]
 
     def revive(self, broker: int) -> None:
-        """Restarts a killed broker, or waits until it is back."""
+        """Restarts a killed broker, or waits until a supervisor has done so."""
 
     def pids(self) -> list[int]:
         """Returns the pid of every process that the brokers need, including a supervisor that keeps their metadata."""

@@ -40,7 +40,7 @@ def unsigned(value: int) -> bytes:
 
 
 def request(key: int, version: int, body: bytes, *, flexible: bool = False) -> bytes:
-    """Builds a frame."""
+    """Builds the frame of a request."""
     return framed(request_header(key, version) + (b"\0" if flexible else b"") + body)
 
 

@@ -48,7 +48,7 @@ class Memory(NamedTuple):
 
 
 class Target:
-    """A running broker, or several."""
+    """A running broker or cluster, whose resources are measured."""
 
     acks = 1
 
@@ -102,7 +102,7 @@ class Target:
 
 
 class SeveralTarget(Target):
-    """Brokers under one supervisor."""
+    """Several brokers under one supervisor."""
 
     acks = -1
 

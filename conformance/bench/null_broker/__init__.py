@@ -24,7 +24,7 @@ FLAGS = ("-O2", "-pthread")
 
 
 class NullBrokerError(RuntimeError):
-    """The null broker does not compile or start; the text holds what it printed."""
+    """Raised if the null broker does not compile or start. The text holds what it printed."""
 
 
 def program() -> Path:

@@ -23,7 +23,7 @@ TIMED = (SECONDS, CPU)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row's name and its figures."""
+    """The name and the figures of a row."""
 
     name: str
     title: str

@@ -31,7 +31,7 @@ class Spent:
 
 
 Rows = Iterator[tuple[str, Spent]]
-"""Yields what a case measures, by the names of its rows, as soon as it is known."""
+"""Yields each figure that a case measures, with the name of its row, as soon as it is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Skipped(Exception):
 
 
 class Stopwatch:
-    """Measures seconds and CPU seconds since its creation."""
+    """Measures the seconds and the CPU seconds since the stopwatch was created."""
 
     def __init__(self) -> None:
         self._start, self._cpu = time.perf_counter(), time.process_time()

@@ -110,7 +110,7 @@ def produce(world: World, actor: Actor, step: Step) -> Fields:
 
 
 def produced(world: World, actor: Actor, step: Step, reply: Any) -> None:
-    """The next sequence follows what was taken."""
+    """Notes how many records were accepted, from which the next sequence follows."""
     if reply.responses[0].partition_responses[0].error_code == 0 and step.get("sequence", "next") == "next":
         place = (step.get("topic", "own"), step.get("partition", 0))
         actor.sequences[place] = actor.sequences.get(place, 0) + step.get("count", 1)
@@ -126,7 +126,7 @@ def ended(world: World, actor: Actor, step: Step, reply: Any) -> None:
 
 
 def mark(world: World, actor: Actor, step: Step) -> Fields:
-    """A marker as only a coordinator sends it."""
+    """Returns a marker as only a coordinator sends it."""
     producer_id, producer_epoch = producer(actor, step)
     marker = {
         "producer_id": producer_id,

@@ -84,7 +84,7 @@ class Plan:
 
 @dataclass
 class Report:
-    """The results of a campaign; ``as_json`` is what is kept."""
+    """The results of a campaign. ``as_json`` holds those that are kept."""
 
     seed: int
     place: str

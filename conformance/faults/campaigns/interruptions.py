@@ -54,7 +54,7 @@ def cancelled(bootstrap: str, topic: str, cancellations: int) -> str:
 
 
 def closed(bootstrap: str, topic: str, rounds: int, seed: int) -> str:
-    """Closes this many clients while others call them; raises AssertionError."""
+    """Closes many clients, one per round, while others call them. Raises AssertionError."""
     work = Closed(bootstrap, topic, seed)
     work.run(rounds)
     return f"{rounds} clients were closed, {work.calls} calls of other threads ended"

@@ -55,7 +55,7 @@ SHARED = 0
 
 @dataclass
 class Report:
-    """The results of a campaign."""
+    """The results of a campaign of kills."""
 
     seed: int
     kills: int = 0

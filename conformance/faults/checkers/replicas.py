@@ -98,7 +98,7 @@ def check(log_dirs: Mapping[int, Path], partition: str) -> list[Anomaly]:
 
 
 def _watermarks(log_dirs: Mapping[int, Path], partition: str, logs: Mapping[int, list[Batch]]) -> Iterator[Anomaly]:
-    """Checks that no replica has committed more than it has."""
+    """Checks that no replica's high watermark is beyond the end of its log."""
     for broker, folder in log_dirs.items():
         end = logs[broker][-1].last_offset + 1 if logs[broker] else 0
         told = checkpoint(folder, "replication-offset-checkpoint").get(partition, 0)

@@ -37,12 +37,12 @@ class Silence:
         self._threads = [threading.Thread(target=self._run, args=(id,), daemon=True) for id in brokers.ids]
 
     def begin(self) -> None:
-        """Starts to watch."""
+        """Starts to watch for silence."""
         for thread in self._threads:
             thread.start()
 
     def end(self) -> None:
-        """Stops watching."""
+        """Stops watching for silence."""
         self._stopping.set()
 
     @contextlib.contextmanager

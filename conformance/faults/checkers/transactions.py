@@ -150,7 +150,7 @@ def _ordered(transaction: Transaction, places: Mapping[tuple[Place, bytes], int]
 def _ordered_by_worker(
     transactions: Iterable[Transaction], places: Mapping[tuple[Place, bytes], int]
 ) -> Iterator[Anomaly]:
-    """Checks the order of a worker's transactions, named ``worker.number``, against its journal."""
+    """Checks that the transactions of each worker, named ``worker.number``, have the order of its journal."""
     last: dict[tuple[str, Place], int] = {}
     for transaction in transactions:
         worker = transaction.name.rpartition(".")[0]

@@ -1,1 +1,1 @@
-"""Clients under faults, with histories of what they were told."""
+"""Runs clients under faults, and keeps histories of the answers that they got."""

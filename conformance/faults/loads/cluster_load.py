@@ -35,7 +35,7 @@ PACE_S = 0.01
 
 
 class PacedWriter(IdempotentWriter):
-    """Writes slower than it could, because it remembers every value."""
+    """Writes slower than an unpaced writer, because it remembers every value."""
 
     def _send(self, producer: Any, place: Place, history: PartitionHistory) -> None:
         super()._send(producer, place, history)
@@ -99,7 +99,7 @@ class MovingCommitter(Load):
 
 
 class Foreign:
-    """Runs all foreign clients, with their histories."""
+    """Runs all foreign clients, each with its history."""
 
     def __init__(self, target: ClusterTarget, seed: int) -> None:
         self.target = target

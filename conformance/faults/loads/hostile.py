@@ -38,7 +38,7 @@ def _bomb(codec: int) -> bytes:
 
 
 class Hostile:
-    """Draws the hostile actions."""
+    """Chooses the hostile actions at random."""
 
     def __init__(self, target: ClusterTarget, chance: random.Random) -> None:
         self.target = target
@@ -52,7 +52,7 @@ class Hostile:
         }
 
     def begin(self) -> None:
-        """Creates the topic that it writes to."""
+        """Creates the topic to which the hostile client writes."""
         self.target.make_topic(TARGET, 1)
 
     def _someone(self) -> tuple[str, int]:

@@ -95,7 +95,7 @@ class Load(ABC):
         self.look()
 
     def look(self) -> None:
-        """Raises the error that made it fail."""
+        """Raises AssertionError if the client has failed."""
         if self.failure is not None:
             raise AssertionError(f"{self.name} failed") from self.failure
 
@@ -340,7 +340,7 @@ class GroupReader(Load):
 
 
 class TopicMaker(Load):
-    """Creates topics and deletes some of them."""
+    """Creates topics again and again, and deletes some of them."""
 
     broker: Broker
 

@@ -88,7 +88,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The extent of a campaign."""
+    """How much a campaign sends, and how often it disturbs."""
 
     records: int
     faults: int
@@ -100,7 +100,7 @@ class Plan:
 
 @dataclass
 class Report:
-    """The results of a campaign."""
+    """The results of a campaign with our own clients."""
 
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
@@ -167,7 +167,7 @@ class Process:
 
 
 class Streams:
-    """Runs workers on running brokers."""
+    """Runs worker processes of our own client on running brokers."""
 
     def __init__(self, target: Target, bootstrap: str, seed: int, plan: Plan, folder: Path) -> None:
         """``bootstrap``: the address for the workers; it may be a proxy's."""

@@ -154,7 +154,7 @@ class Gate:
 
 
 class Writer:
-    """The streams of one producer."""
+    """Writes the streams of one producer."""
 
     def __init__(self, options: Options, log: Log) -> None:
         self.options = options
@@ -275,7 +275,7 @@ class Reader:
         self.unsaved += 1
 
     def save(self, least: int = 20_000) -> None:
-        """Writes its positions into the journal."""
+        """Writes the positions of the streams into the journal."""
         if self.unsaved >= least:
             self.log.note("state", json.dumps(self.state))
             self.unsaved = 0

@@ -68,7 +68,7 @@ class Application:
 
 @dataclass(frozen=True)
 class Plan:
-    """The extent of a campaign."""
+    """How many transactions and faults a campaign has."""
 
     transactions: int
     faults: int
@@ -86,7 +86,7 @@ class Plan:
 
 @dataclass
 class Report:
-    """The results of a campaign."""
+    """The results of a campaign of transactions."""
 
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
@@ -142,13 +142,13 @@ class Process:
         return self.journal.counts[word]
 
     def trouble(self) -> str:
-        """Returns the end of its journal and of its output, for a report."""
+        """Returns the end of the worker's journal and of its output, for a report."""
         texts = [Path(self.options.journal + end) for end in ("", ".stderr")]
         return "\n".join(path.read_text(errors="replace")[-3000:] for path in texts if path.exists())
 
 
 class Transactions:
-    """Runs workers on running brokers."""
+    """Runs worker processes that write in transactions, on running brokers."""
 
     def __init__(self, target: Target, seed: int, plan: Plan, folder: Path) -> None:
         self.target = target

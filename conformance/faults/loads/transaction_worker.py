@@ -156,7 +156,7 @@ class Writer(Worker):
 
 
 class Transformer(Worker):
-    """Reads, writes, and commits what it has read, in one transaction each."""
+    """Consumes, writes and commits its offsets, all in one transaction at a time."""
 
     def work(self, producer: Producer) -> None:
         with self._consumer() as consumer:

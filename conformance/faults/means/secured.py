@@ -54,7 +54,7 @@ class Secured:
         self._ca, self._keys = folder / "ca.pem", folder / "broker.pem"
         self._authority.cert_pem.write_to_path(str(self._ca))
         self.certificate = b""
-        """The newest certificate."""
+        """The newest certificate of the brokers."""
         self.renew()
 
     def config(self, host: str, port: int = 0) -> dict[str, object]:

@@ -183,7 +183,7 @@ class Coordinator(Trial):
         return True
 
     def committed(self) -> int:
-        """Returns the coordinator's committed offset, once it can answer."""
+        """Returns the committed offset, once the coordinator can answer."""
         told: list[int] = []
 
         def ask() -> bool:

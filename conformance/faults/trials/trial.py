@@ -35,7 +35,7 @@ QUICK_LAG: dict[str, object] = {**CALM, "replica_lag_time_max_ms": 1_000, "zooke
 
 
 class Stuck(Exception):
-    """A required event has not happened."""
+    """Raised if an event that a trial requires has not happened in time."""
 
 
 class Trial(ABC):
@@ -63,7 +63,7 @@ class Trial(ABC):
 
     @abstractmethod
     def script(self) -> None:
-        """The trial's actions."""
+        """Does the actions of the trial."""
 
     def look(self) -> None:
         """Compares the log with the history, and the replicas with each other."""
@@ -160,7 +160,7 @@ class Trial(ABC):
 
     @contextlib.contextmanager
     def halted(self, *victims: int) -> Iterator[None]:
-        """Halts brokers meanwhile."""
+        """Halts the brokers inside the block."""
         for victim in victims:
             self.cluster.halt(victim)
         try:

@@ -19,7 +19,7 @@ from harness.waiting import until
 from pyclient.keywords import with_dots
 
 RESTART_S = 0.4
-"""A supervisor waits this long before it restarts a broker."""
+"""The seconds that a supervisor waits before it restarts a broker."""
 
 
 class OpenCluster(Cluster):
@@ -32,7 +32,7 @@ class OpenCluster(Cluster):
 
     @contextmanager
     def tree(self) -> Iterator[Tree]:
-        """Opens the nodes of its coordination store."""
+        """Opens the nodes of the cluster's coordination store."""
         tree = ZooKeeperTree(self.zookeeper) if self.zookeeper else SqliteTree(self.data_dir / "coordination.db")
         try:
             yield tree
@@ -72,7 +72,7 @@ class OpenCluster(Cluster):
 
     @contextmanager
     def hung(self, *brokers: int) -> Iterator[None]:
-        """Hangs brokers until the end, so that they look slow."""
+        """Hangs brokers until the end of the block, so that they look slow."""
         with ExitStack() as held:
             for broker in brokers:
                 held.enter_context(hanging(self.pid(broker)))

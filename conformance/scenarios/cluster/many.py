@@ -23,7 +23,7 @@ TIMEOUT_S = 240
 
 
 class Client:
-    """A connection that numbers its requests."""
+    """A connection that numbers its requests, for many clients in one thread."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -45,7 +45,7 @@ class Client:
         return decode_response(name, version, frame)
 
     async def write_and_read(self, topic: str, partition: int) -> None:
-        """Writes its own record and reads it back."""
+        """Writes one record of this client and reads it back."""
         value = b"the record of client %d" % self.number
         data = [{"index": partition, "records": batches.batch([value])}]
         rows = [{"name": topic, "partition_data": data}]

@@ -39,7 +39,7 @@ def groups_of(cluster: OpenCluster, broker: int, prefix: str) -> Iterator[str]:
 
 
 class Reader:
-    """The only member of its group, which reads and commits one partition."""
+    """A group's only member, which reads and commits one partition."""
 
     def __init__(self, cluster: OpenCluster, client: str, protocol: str, group: str, place: Place) -> None:
         settings = {"group_id": group, "group_protocol": protocol, "heartbeat_interval_ms": 200}
@@ -50,7 +50,7 @@ class Reader:
         self.member.subscribe([place.topic])
 
     def has(self, count: int) -> bool:
-        """Says whether it has read this many records, each once, in order."""
+        """Says whether the reader has read this many records, each once, in order."""
         for record in self.member.poll(0.05):
             assert record.offset == self.read, f"{self.group}: {record} after {self.read} records"
             self.read += 1
@@ -98,7 +98,7 @@ def _told(consumer: Consumer, place: Place) -> dict[Place, int]:
 
 
 def _move(cluster: OpenCluster, topic: str) -> None:
-    """Makes the next replica of each partition its leader."""
+    """Makes the next replica of each partition the leader."""
     led = {number: row.leader for number, row in cluster.partitions(topic).items()}
     order = {number: tuple(sorted((1, 2, 3), key=lambda id: (id - leader - 1) % 3)) for number, leader in led.items()}
     cluster.reassign(topic, order)

@@ -79,7 +79,7 @@ def test_s99_leaders_stay_elsewhere_if_rebalancing_is_disabled(tmp_path: Path) -
 
 
 def _prefer(cluster: OpenCluster, topic: str, replicas: dict[int, tuple[int, ...]]) -> None:
-    """Reorders the same replicas."""
+    """Changes only the order of each partition's replicas."""
     cluster.reassign(topic, replicas)
     found = cluster.partitions
     until(lambda: {number: found(topic)[number].replicas for number in replicas} == replicas, "the new order")

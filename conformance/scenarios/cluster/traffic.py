@@ -25,7 +25,7 @@ STOP_S = 120
 
 
 class Worker:
-    """Repeats its work in a thread; ``stop`` raises what the work raised."""
+    """Repeats its work in a thread. ``stop`` raises the errors of the work."""
 
     def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Worker:
             raise AssertionError(f"{self.name}: {self.failure!r}") from self.failure
 
     def stop(self) -> None:
-        """Ends it after its present turn."""
+        """Ends the thread after its present turn."""
         self._stopping.set()
         self._thread.join(STOP_S)
         assert not self._thread.is_alive(), f"{self.name} hangs"

@@ -18,7 +18,7 @@ ROOT_AND_NODE = "SELECT data FROM nodes WHERE parent || name = '' OR parent = ? 
 
 
 class Tree(ABC):
-    """The nodes of a cluster."""
+    """The nodes of a cluster's coordination store."""
 
     @abstractmethod
     def data(self, path: str) -> bytes | None:
@@ -26,7 +26,7 @@ class Tree(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection to the store."""
 
 
 class ZooKeeperTree(Tree):

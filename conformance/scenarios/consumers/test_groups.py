@@ -28,7 +28,7 @@ Partitions = set[tuple[str, int]]
 
 
 def assigned(client: confluent_kafka.Consumer) -> Partitions:
-    """Serves the client a little and returns its partitions."""
+    """Serves the client for a moment and returns the partitions that it has."""
     for message in client.consume(100, 0.05):
         assert message.error() is None, message.error()
     return {(row.topic, row.partition) for row in client.assignment()}

@@ -88,7 +88,7 @@ ENDS = "SELECT coalesce(sum(next), 0) FROM total WHERE topic = ?"
 
 
 class Writer:
-    """Runs the example on a topic until a test kills it."""
+    """Runs the example on a topic, until a test kills the process."""
 
     def __init__(self, broker: Broker, topic: str, database: Database, way: str) -> None:
         self.database, self.topic = database, topic
@@ -130,7 +130,7 @@ class Writer:
 
 @pytest.fixture
 def own(new_broker: NewBroker) -> Broker:
-    """The example's group has the same name wherever it runs."""
+    """Returns a broker for this test alone, because the example's group always has the same name."""
     return new_broker()
 
 
@@ -169,7 +169,7 @@ def under_kills(broker: Broker, writer: Writer, query: str, lines: Sequence[byte
 
 
 def expected(lines: Sequence[bytes]) -> str:
-    """Returns the lines as they lie in the partitions."""
+    """Returns the lines in the order in which the partitions hold them."""
     parts = [lines[turn * RECORDS : (turn + 1) * RECORDS] for turn in range(ROUNDS)]
     rows = (line for number in range(PARTITIONS) for part in parts for line in part[number::PARTITIONS])
     return b"\n".join(rows).decode()
@@ -208,7 +208,8 @@ def test_s46_each_record_becomes_one_row_although_its_writer_is_killed_and_repea
 
 
 def _is_left(broker: Broker, writer: Writer) -> bool:
-    """Removes the static member explicitly, because its membership outlives its process."""
+    """Removes the static member explicitly, because its membership outlives the process. Returns whether that worked.
+    """
     with Wire(broker.address) as wire:
         gone = [{"member_id": "", "group_instance_id": "writer-1", "reason": None}]
         return int(wire.ask("LeaveGroup", 5, group_id=writer.group, members=gone).error_code) == 0
@@ -303,7 +304,7 @@ def assigned(consumer: Consumer, topic: str) -> list[Record]:
 
 
 def portion(consumer: Consumer) -> list[Record]:
-    """Reads some records."""
+    """Returns some records that the consumer reads."""
     return until(lambda: consumer.poll(0.2, 100), "records", PATIENCE_S)
 
 

@@ -37,7 +37,9 @@ def write_through(proxy: FaultProxy, *, idempotent: bool) -> None:
 
 
 def stored(broker: Broker) -> list[int]:
-    """Returns all values, read from the broker itself and not through the proxy that it advertises."""
+    """Returns all values in the log. Reads them from the broker itself, not through the proxy that the broker
+    advertises.
+    """
     with Wire(broker.address) as wire:
         return values_of(wire, "t")
 

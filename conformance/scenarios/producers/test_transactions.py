@@ -76,7 +76,7 @@ def read(
 
 
 def alike(places: Iterable[Place], values: list[bytes]) -> dict[Place, list[bytes]]:
-    """Gives each place the same records."""
+    """Returns the same records for each place."""
     return {place: list(values) for place in places}
 
 
@@ -189,7 +189,7 @@ def test_s43_the_coordinator_of_a_transactional_id_leads_partition_hash_mod_50(
 
 
 def java_hash(text: str) -> int:
-    """Returns Java's ``String.hashCode()``."""
+    """Returns the hash that Java's ``String.hashCode()`` has."""
     found = 0
     for letter in text:
         found = (31 * found + ord(letter)) & 0xFFFFFFFF
@@ -376,7 +376,7 @@ class Copy(ABC):
 
     @abstractmethod
     def portion(self, producer: Producer, consumer: Consumer, values: list[bytes], left: int) -> bool:
-        """Processes a portion, or ``left`` records of it; says whether it finished."""
+        """Processes a portion, or the ``left`` records that remain of it. Returns whether the portion is finished."""
 
     def copy(self, producer: Producer, values: list[bytes], left: int) -> bool:
         send_all(producer, [(self.target, value) for value in values[:left]])

@@ -1,4 +1,4 @@
-"""Reads a broker's files on disk, and traces its system calls."""
+"""Reads the files of a broker on disk, and traces its system calls."""
 
 from __future__ import annotations
 

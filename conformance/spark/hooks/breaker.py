@@ -22,7 +22,7 @@ class Breaker(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Returns the module's own spec, with our loader around its own."""
+        """Returns the spec of the module itself, with our loader around its loader."""
         if name != self.name:
             return None
         sys.meta_path.remove(self)
