@@ -153,5 +153,5 @@ class RollingRestart:
         while not condition():
             if time.monotonic() > deadline:
                 missing = f"; missing: {self._missing}" if self._missing else ""
-                raise Failure(f"not within {self._timeout_s:g} s: {what}{missing}")
+                raise Failure(f"waited {self._timeout_s:g} s in vain for {what}{missing}")
             time.sleep(POLL_S)
