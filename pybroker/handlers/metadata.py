@@ -130,7 +130,12 @@ def _tell_created(names: Sequence[str], call: Call) -> None:
     """Logs the topics that a client has created by asking for them, since their names may be misspelt."""
     if names:
         client = printable(call.client_id or "")
-        _log.info("created automatically, because client %s at %s asked: %s", client, call.host, shortened(names))
+        _log.info(
+            "topics are created automatically, because client %s at %s requested them: %s",
+            client,
+            call.host,
+            shortened(names),
+        )
 
 
 def _partitions_of(name: str, call: Call) -> int:

@@ -99,8 +99,8 @@ def test_a_topic_that_a_client_has_created_by_asking_is_logged_once_with_the_cli
     with caplog.at_level(logging.INFO, "pybroker.handlers.metadata"):
         run(scenario)
     [told] = [each.getMessage() for each in caplog.records if "created automatically" in each.getMessage()]
-    assert told.startswith("created automatically, because client ")
-    assert told.endswith(" asked: flihgts")
+    assert told.startswith("topics are created automatically, because client ")
+    assert told.endswith(" requested them: flihgts")
 
 
 def test_a_topic_is_not_made_where_the_client_or_the_broker_forbids_it() -> None:
