@@ -54,7 +54,7 @@ class WorkQueue:
                 await work()
                 self._failures.pop(work, None)
             except (CoordinationError, KafkaError) as error:
-                _log.warning("cluster membership, trying again: %s: %s", type(error).__name__, error)
+                _log.warning("cluster membership: a step failed, trying again: %s: %s", type(error).__name__, error)
                 self._repeat_later(work)
             except Exception as error:
                 self._on_error(error)

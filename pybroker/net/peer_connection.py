@@ -133,7 +133,7 @@ class PeerConnection(FrameStream):
         self._versions = {row.api_key: row.max_version for row in answer.api_keys}
         mechanism = SaslHandshake.Request(mechanism=peer_secret.MECHANISM)
         if (await self._ask(SaslHandshake, HANDSHAKE_VERSION, mechanism)).error_code:
-            raise peer_secret.NotAPeer("it does not know brokers")
+            raise peer_secret.NotAPeer("it accepts no connections of brokers")
         client = peer_secret.Client(secret, node_id, wanted, secrets.token_bytes(peer_secret.NONCE_SIZE))
         answer = await self._say(client.first)
         await self._say(client.on_answer(answer.auth_bytes))
