@@ -42,7 +42,7 @@ async def close(core: ConsumerCore, *, commit: bool, timeout: float = 30.0) -> N
         finally:
             if missed:
                 group = core.config.group_id
-                log.warning("group %s: closed, but could not %s", group, "; could not ".join(missed))
+                log.warning("group %s: the consumer is closed, but could not %s", group, "; could not ".join(missed))
             await core.end()
 
 

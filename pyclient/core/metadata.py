@@ -263,7 +263,7 @@ class MetadataKeeper:
             if isinstance(error, ClientError) and not error.retriable:
                 self._give_up(wish)
             return
-        log.debug("metadata refreshed: %d topics asked for, brokers %s", len(asked), list(self.cluster.brokers))
+        log.debug("metadata refreshed: %d topics requested, brokers %s", len(asked), list(self.cluster.brokers))
         self.trouble, self._served = None, wish
         self._new.difference_update(asked)
         self.on_update()

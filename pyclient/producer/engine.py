@@ -215,7 +215,7 @@ class Engine:
                 await self.abort()
         except (KafkaError, TimeoutError) as error:
             why = error or f"no answer in {timeout:.3g} s"
-            log.warning("%s: closed, but could not abort its transaction: %s", name, why)
+            log.warning("%s: the producer is closed, but could not abort its transaction: %s", name, why)
 
     async def _end(self) -> None:
         try:

@@ -12,7 +12,7 @@ class TransactionError(ClientError):
 
 
 class TransactionAborted(ClientError):
-    """Raised for a record that was not delivered, because its transaction was aborted."""
+    """Raised if the record was not delivered, because its transaction was aborted."""
 
     name = "TRANSACTION_ABORTED"
     text = "The transaction was aborted before the record was sent."

@@ -225,7 +225,7 @@ def read_client_first(data: bytes) -> ClientFirst:
     identity, *fields = fields
     user = unescaped(_value("n", fields[0]))
     if not user:
-        raise ScramError("no name of a user")
+        raise ScramError("the first message names no user")
     authorization_id = unescaped(_value("a", identity)) if identity else ""
     return ClientFirst(user, _nonce(fields[1]), ",".join(fields), authorization_id, _extensions(fields[2:]))
 

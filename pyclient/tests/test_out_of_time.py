@@ -91,7 +91,7 @@ def test_close_abandons_requests_that_a_stopped_broker_does_not_answer(paused_br
     with caplog.at_level(logging.WARNING, "pyclient"), stopped(paused_broker.pid):
         consumer.close(timeout=0.5)
     told = closed_with(caplog)
-    assert f"group {group}: closed, but could not commit: " in told
+    assert f"group {group}: the consumer is closed, but could not commit: " in told
     assert "could not leave: " in told
 
 

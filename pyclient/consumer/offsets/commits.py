@@ -90,9 +90,9 @@ class Commits:
         if not self._subscription.by_group:
             return who
         if member.is_out:
-            raise CommitFailed("evicted from the group since the last poll: other members may have the partitions")
+            raise CommitFailed("the group has evicted this consumer since its last poll: others may own its partitions")
         if who.generation_id < 1:
-            raise CommitFailed("not a member of the group: poll to join again")
+            raise CommitFailed("this consumer is not a member of the group: poll to join again")
         if member.is_joining:
             raise RebalanceInProgress("the group is rebalancing: poll, then commit again")
         return who

@@ -54,7 +54,7 @@ async def test_close_does_not_wait_for_unreachable_brokers(monkeypatch, caplog, 
     assert consumer._core.is_closed
     assert listener is None or listener.heard == 1
     told = caplog.text.replace("\n", " ")
-    assert f"group g: closed, but could not commit: {broker.address}: connect failed" in told
+    assert f"group g: the consumer is closed, but could not commit: {broker.address}: connect failed" in told
     assert f"could not leave: {broker.address}: connect failed" in told
 
 

@@ -384,7 +384,7 @@ class Node:
             self._transport = self._gate = None
             self._retry_at = self._clock() + self._backoff.next()
             self._was_served |= transport.used_at > self._ready_at
-            LOG.debug("%s: lost: %s", self.name, cause)
+            LOG.debug("%s: the connection is lost: %s", self.name, cause)
         lost = transport.connection.take_all()
         self._fail(lost, cause, self._advice_of_loss(cause) if lost and self.was_reached else "")
 
