@@ -114,7 +114,7 @@ def consume(
 
 
 def assign(consumer: Consumer, starts: Ends, ends: Ends) -> None:
-    """Reads the partitions in which there is something before the end."""
+    """Assigns the partitions that have records before the end."""
     wanted = {tp: offset for tp, offset in starts.items() if tp not in ends or offset < ends[tp]}
     consumer.assign(wanted)
     for tp, offset in wanted.items():

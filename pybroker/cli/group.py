@@ -261,7 +261,7 @@ def delete(
 
 
 def show_doomed(admin: Admin, output: str, groups: tuple[str, ...], topics: tuple[str, ...]) -> int:
-    """Shows what a deletion would remove. Returns the exit code that the deletion would have."""
+    """Shows the committed offsets that a deletion would remove. Returns the exit code that the deletion would have."""
     found = admin.describe_consumer_groups(groups, check=False)
     committed = admin.list_offsets_of_consumer_groups(list(found), check=False)
     rows = [

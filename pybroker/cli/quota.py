@@ -32,7 +32,7 @@ KEYS: Final = {
 }
 """Kafka's names by our options."""
 OF_IP: Final = ("connection",)
-"""Addresses have these, and users and clients the others."""
+"""The quotas of addresses. Users and clients have the others."""
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)(?:/s)?")
 _PERCENT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%?")
 SETTING: Final = """

@@ -87,7 +87,7 @@ def controller_troubles(admin: Admin) -> Iterator[Trouble]:
 
 
 def partition_troubles(admin: Admin) -> Iterator[Trouble]:
-    """Brokers that are not there, then partitions: what those of a topic have in common is one row."""
+    """Yields brokers that are not there, then partitions. Partitions of a topic with the same fault share a row."""
     found = described(admin, ())
     there = {each.id for each in admin.describe_cluster().brokers}
     used = {replica for _, each in found for replica in each.replicas}
@@ -169,7 +169,9 @@ def default_factor(admin: Admin, broker: int) -> int:
 
 
 def min_isr_of(admin: Admin, partitions: Collection[tuple[str, PartitionDescription]]) -> dict[tuple[str, int], int]:
-    """min.insync.replicas by topic and leader: the topic's own, else what the leader has, which others may not have."""
+    """Returns min.insync.replicas by topic and leader: the topic's own value, else the value of the leader, which other
+    brokers may not have.
+    """
     from pyclient.admin import ResourceType
     from pyclient.admin.types import ConfigSource
 

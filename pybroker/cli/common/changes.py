@@ -1,4 +1,4 @@
-"""How a verb says what it has changed or deleted: as rows, in every format."""
+"""Rows in which a verb shows the keys and objects that it has changed or deleted, in every format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Change = tuple[str, str, str, str | int | None]
 
 
 def changed(names: Iterable[str], ops: Iterable[AlterConfigOp]) -> list[Change]:
-    """Rows of what was done to the keys of each name."""
+    """Returns rows that show the changes of each name's keys."""
     given = list(ops)
     return [(name, each.name, WORDS[each.op.name], shown(each)) for name in names for each in given]
 

@@ -84,7 +84,7 @@ def closed_pipe() -> Iterator[None]:
 
 
 def code_of(error: BaseException) -> int:
-    """Reports in one line what ended a verb, and returns the exit code."""
+    """Reports in one line the error that ended a verb, and returns the exit code."""
     if isinstance(error, click.exceptions.Abort):  # which hides what it was raised for, at a prompt
         if isinstance(error.__context__, KeyboardInterrupt):
             return after_signal()
@@ -109,7 +109,7 @@ def is_of_click(error: click.UsageError, text: str) -> bool:
 
 
 def words_of(error: BaseException) -> str:
-    """Returns what is wrong, where, and what to do."""
+    """Returns a sentence about an error: the fault, the place, and what to do."""
     if isinstance(error, click.NoSuchOption) and (told := advice(error)) is not None:
         return told
     if isinstance(error, click.ClickException):

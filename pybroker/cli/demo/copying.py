@@ -41,7 +41,7 @@ def target_of(dataset: Dataset) -> str:
 
 
 def copy(bootstrap: str, dataset: Dataset, count: int, bars: Bars) -> Copied:
-    """Copies those of ``count`` records that the worker has to copy. Raises KafkaError."""
+    """Copies the records that the worker has to copy, among ``count`` ones. Raises KafkaError."""
     began = time.perf_counter()
     worker = Worker(dataset, max(1, count // TRANSACTIONS))
     while worker.read < count:

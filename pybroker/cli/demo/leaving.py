@@ -22,7 +22,7 @@ SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 class Leaving:
-    """Ends the demo on a signal; also ``broker``, once there is one."""
+    """Ends the demo on a signal, and ``broker`` too, once there is one."""
 
     def __init__(self) -> None:
         self.broker: EmbeddedBroker | None = None

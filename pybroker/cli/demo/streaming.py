@@ -20,7 +20,7 @@ MEMBERS = 2
 POLL_S = 0.1
 POLL_RECORDS = 5000
 PATIENCE_S = 60.0
-"""Without any news for so long something is wrong."""
+"""If there is no news for so many seconds, something is wrong."""
 LOOK_EVERY = 1000
 
 
@@ -37,7 +37,7 @@ class Streamed(NamedTuple):
 
 
 class Member(threading.Thread):
-    """A consumer of the group, in a thread of its own."""
+    """A consumer of the group, on a thread of its own."""
 
     def __init__(self, bootstrap: str, topic: str, tally: Tally) -> None:
         super().__init__(name="demo-member", daemon=True)

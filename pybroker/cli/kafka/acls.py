@@ -149,7 +149,9 @@ def principals(given: Iterable[str], option: str) -> list[str]:
 
 
 def wanted(resources: list[ResourcePatternFilter], given: Mapping[str, Any]) -> Entries:
-    """Returns the entries of each resource; none without principals, so that --remove takes all. Raises UsageError."""
+    """Returns the entries of each resource. Without principals there are no entries, so that --remove takes all. Raises
+    UsageError.
+    """
     found: Entries = {}
 
     def put(each: ResourcePatternFilter, operations: Iterable[str]) -> None:

@@ -144,7 +144,7 @@ def cancel(admin: Admin, wanted: Replicas, *, lifts: bool) -> int:
 
 
 def told(errors: Mapping[TopicPartition, Exception], partitions: Iterable[TopicPartition], text: str) -> int:
-    """Prints the results. Raises Failure for what failed."""
+    """Prints the results. Raises Failure for partitions that failed."""
     done = sorted(f"{tp.topic}-{tp.partition}" for tp in partitions if tp not in errors)
     if done:
         write(text.format(s="s" * (len(done) > 1), names=",".join(done)))

@@ -25,7 +25,7 @@ MOST_NAMED = 10
 
 
 class Foreign(Exception):
-    """The server there does not speak Kafka's protocol; the text says what was seen instead."""
+    """Raised if the server does not speak Kafka's protocol. The text says what was seen instead."""
 
 
 def brokers(host: str, port: int, timeout: float) -> ClusterDescription:
