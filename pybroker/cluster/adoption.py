@@ -17,7 +17,7 @@ from pybroker.store.interface import CoordinationStore, Create
 
 
 class Refused(Exception):
-    """The strays cannot be adopted; the text says why, and what to do."""
+    """Raised if the strays cannot be adopted. The text says why, and what to do."""
 
 
 class Holder(NamedTuple):

@@ -368,7 +368,7 @@ class ControllerService:
             await self._publish_own(step.delta)
 
     async def _publish_own(self, delta: MetadataDelta) -> None:
-        """Applies what this controller has written. If it may not be published, ends the term, because later plans
+        """Applies the delta of this controller's writes. If it may not be published, ends the term, because later plans
         would need it.
         """
         try:

@@ -196,7 +196,7 @@ class Membership:
         return False
 
     async def _update_brokers(self) -> None:
-        """Takes over that brokers came, left, or reported that they cannot do something."""
+        """Updates the brokers after some came, left, or reported work that they cannot do."""
         async with self._standing:
             is_controller = self._service.is_controller
         await self._stay_registered()

@@ -120,7 +120,7 @@ class ClusterNode:
         await remove_past(self._store, self._node_id, _boot(directory_ids))
 
     async def known_directories(self) -> list[str]:
-        """Returns the ids of the log dirs with which this broker was last known; none if that is unreadable."""
+        """Returns the log dir ids that this broker had at its last registration, none if they are unreadable."""
         [found] = await self._store.get_many([znodes.KNOWN])
         try:
             boots = journal.decode_known(found[0] if found else b"").boots
@@ -222,7 +222,7 @@ class ClusterNode:
         return -1 if self._membership is None else self._membership.broker_epoch
 
     async def retire(self) -> None:
-        """Controlled shutdown: lets other brokers lead what this broker led, as far as they can."""
+        """Begins a controlled shutdown: lets other brokers lead the partitions of this broker, as far as they can."""
         if self._membership is None:
             return
         try:

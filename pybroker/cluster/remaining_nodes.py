@@ -43,7 +43,7 @@ class RemainingNodes:
             self._left.setdefault(removal.topic_id, removal)
 
     async def look(self, deleted: Iterable[Deleted]) -> None:
-        """Forgets all steps, and takes up what is left of the ``deleted`` topics."""
+        """Forgets all steps, and looks again at the nodes that are left of the ``deleted`` topics."""
         marked = await load_marked(self._store, deleted)
         self._left = {topic.id: Removal(topic.id, topic.name, []) for topic in marked}
 

@@ -23,7 +23,7 @@ class Term:
         self._node_id = node_id
         self._recorder: Recorder | None = None
         self.on_fenced: Callable[[], object] = lambda: None
-        """Called when a write has ended the term."""
+        """Called when a write shows that the term is over."""
 
     @property
     def is_on(self) -> bool:

@@ -51,7 +51,9 @@ class Step(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The steps that remove the nodes of a deleted topic. If one fails, others can be made from what is left."""
+    """The steps that remove the nodes of a deleted topic. If a step fails, new steps can be made from the nodes that
+    are left.
+    """
 
     topic_id: bytes
     name: str

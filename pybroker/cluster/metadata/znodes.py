@@ -145,7 +145,7 @@ def journal_path(version: int) -> str:
 
 
 def unfit_path(node_id: int) -> str:
-    """Returns the node in which a live broker reports what it cannot do."""
+    """Returns the node in which a live broker reports the work that it cannot do."""
     return f"{UNFIT}/{node_id}"
 
 

@@ -90,7 +90,7 @@ async def load_versions(store: CoordinationStore) -> list[int]:
 
 
 async def load_brokers(store: CoordinationStore) -> dict[int, BrokerRegistration]:
-    """Returns the live brokers, with what they report that they cannot do."""
+    """Returns the live brokers, each with the work that it reports it cannot do."""
     ids = [int(name) for name in await store.children(znodes.BROKER_IDS) if name.isdecimal()]
     nodes = await store.get_many([znodes.broker_path(id) for id in ids])
     unfit = await store.get_many([znodes.unfit_path(id) for id in ids])

@@ -65,7 +65,7 @@ class Recorder:
 
     @classmethod
     async def open(cls, store: CoordinationStore, leadership: Leadership) -> Recorder:
-        """Returns the recorder of a term that has begun; it first reads which journal entries exist."""
+        """Returns the recorder of a term that has begun. Reads first which journal entries exist."""
         return cls(store, leadership, await load_versions(store))
 
     async def write(self, step: Step, image: MetadataImage) -> None:
