@@ -120,7 +120,8 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
 
 
 def _has_bytes(group: ClassicGroup, join: Join) -> bool:
-    """Returns whether there is room for what the member says of itself. It always may say less than before."""
+    """Returns whether there is room for the data that the member reports. A member may always report less than before.
+    """
     request, members = join.request, group.members
     member = members.get(request.member_id) or members.static(request.group_instance_id)
     before = 0 if member is None else member.size

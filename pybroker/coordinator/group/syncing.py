@@ -59,7 +59,7 @@ def _assign(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> 
 
 
 def _not_assigned(group: ClassicGroup, result: Result, error: KafkaError) -> None:
-    """Begins a rebalance, because the assignments could not be written; the members know that."""
+    """Begins another rebalance, because the assignments could not be written."""
     if group.state is COMPLETING:
         group.prepare_rebalance(result)
 

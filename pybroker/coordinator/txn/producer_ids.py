@@ -8,7 +8,7 @@ from pybroker.coordinator.txn.transaction import NO_ID, Transaction
 
 
 class OutOfIds(Exception):
-    """Raised by an event that needs a new producer id; it has changed nothing."""
+    """Raised by an event that needs a new producer id, and that has changed nothing."""
 
 
 class SpareIds:

@@ -156,7 +156,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _error(code: int | None) -> KafkaError | None:
-    """Returns the error of a code; a missing answer is an error too."""
+    """Returns the error that a code means. A missing answer is an error, too."""
     if code is None:
         return errors.UnknownServerError("the answer does not contain the partition")
     found = errors.by_code(code)

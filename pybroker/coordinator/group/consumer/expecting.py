@@ -40,7 +40,7 @@ def touch(group: Expecting, member: ConsumerMember, result: Result) -> None:
 
 
 def expect(group: Expecting, member: ConsumerMember, wait: Wait, result: Result) -> None:
-    """Gives the member its rebalance timeout to do what ``wait`` says."""
+    """Gives the member its rebalance timeout for the action that ``wait`` names."""
     at_ms = result.now.monotonic_ms + member.rebalance_timeout_ms
     late = _fencing(group, member, wait)
     group.context.timeouts.wait(group.id, member.id, wait, at_ms, late)

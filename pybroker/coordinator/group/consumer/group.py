@@ -222,7 +222,7 @@ class ConsumerGroup:
         self.metadata_hash = metadata_hash
 
     def replay_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue) -> None:
-        """Sets what the member has reported."""
+        """Sets the facts that the member has reported."""
         before = self.members.get(member_id) or ConsumerMember(member_id)
         member = replace(
             before,

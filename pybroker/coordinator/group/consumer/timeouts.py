@@ -19,7 +19,7 @@ from pybroker.coordinator.timer_wheel import Timer, TimerWheel
 
 
 class Wait(Enum):
-    """What a member is waited for; the value says what it has failed to do."""
+    """The action for which the coordinator waits. The value says what the member failed to do if the time is over."""
 
     SESSION = "the member session expired"
     REBALANCE = "it has not revoked its partitions in time"

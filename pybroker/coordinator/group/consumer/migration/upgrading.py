@@ -105,7 +105,7 @@ def _upgraded(context: ConsumerContext, group: ClassicGroup) -> ConsumerGroup:
 
 
 def _assigned(context: ConsumerContext, group: ClassicGroup, member: Member) -> Owned:
-    """Returns what the leader has assigned to the member, without deleted topics."""
+    """Returns the partitions that the leader has assigned to the member, without deleted topics."""
     if not member.assignment:
         return {}
     message = ConsumerProtocolAssignment.decode(member.assignment)
