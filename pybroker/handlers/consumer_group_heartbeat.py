@@ -17,7 +17,7 @@ from pyclient.protocol import ConsumerGroupHeartbeat, errors
 def handle(
     request: ConsumerGroupHeartbeat.Request, call: Call
 ) -> Awaitable[ConsumerGroupHeartbeat.Response]:
-    """Applies the member's changes, and answers with what has changed for the member."""
+    """Applies the member's changes, and answers with the changes that the member must make."""
     return _beat(request, call) if call.broker.authorizer is None else _beat_if_permitted(request, call)
 
 

@@ -34,7 +34,7 @@ def _lists(version: int) -> tuple[str, str]:
 
 
 def _key(topic: str | Asked, call: Call) -> Hashable:
-    """Returns what identifies a topic, whether the request gives its name or its id."""
+    """Returns a value that identifies a topic, whether the request gives its name or its id."""
     if isinstance(topic, str):
         return topic
     found = call.broker.metadata.image.topic_by_id(topic.topic_id) if topic.name is None else None

@@ -67,7 +67,7 @@ def named(request: DescribeLogDirs.Request) -> Iterator[TopicPartition]:
 
 
 class Found:
-    """Gathers what a log dir has of the chosen partitions (None: of all)."""
+    """Gathers the replicas in a log dir, of the chosen partitions (None: of all)."""
 
     def __init__(self, log_dir: LogDir, chosen: set[TopicPartition] | None) -> None:
         self._log_dir = log_dir

@@ -292,7 +292,8 @@ def forgotten(request: Fetch.Request, by_id: bool) -> Iterator[Key]:
 def respond(
     context: Context, call: Call, allowance: Allowance | None, fetch: FetchOperation, reads: list[PartitionRead]
 ) -> Fetch.Response:
-    """Returns the response with what ``fetch`` has read, or an empty one if the client's quota is used up."""
+    """Returns the response with the records that ``fetch`` has read, or an empty one if the client's quota is used up.
+    """
     now_ms, delay_ms = call.broker.clock.monotonic_ms(), 0
     if allowance is not None:
         has_all, delay_ms = allowance.use_or_wait(fetch.size, now_ms)

@@ -38,7 +38,7 @@ def handle(
 async def _later(
     answer: Future[bytes], connection: SaslConnection, sasl: Authentication
 ) -> SaslAuthenticate.Response:
-    """Returns what a thread makes of the message."""
+    """Returns the response to a message, when a thread has handled it."""
     try:
         found = await connection.answer(answer)
     except errors.SaslAuthenticationFailed as error:

@@ -101,7 +101,7 @@ class Answers(NamedTuple):
 
 
 def look(request: Produce.Request, call: Call) -> list[Seen]:
-    """Returns what each batch of the request shows, in its order."""
+    """Returns the facts about each batch of the request, in the order of the request."""
     replicas, by_id = call.broker.replicas, call.version >= TOPIC_IDS_SINCE
     seen: list[Seen] = []
     for topic in request.topic_data:

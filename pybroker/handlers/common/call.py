@@ -77,7 +77,7 @@ class SaslConnection(Connection, Protocol):
         ...
 
     async def answer(self, answer: Future[bytes]) -> bytes:
-        """Waits for what a thread answers to the client's message, and reads nothing meanwhile. Raises KafkaError."""
+        """Waits for a thread's answer to the client's message, and reads nothing meanwhile. Raises KafkaError."""
         ...
 
     async def refuse(self, response: T, error: KafkaError, *, is_due: bool = False) -> T:
@@ -169,11 +169,11 @@ class Broker(Protocol):
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
     authorizer: Authorizer | None
-    """None if every client may do everything."""
+    """The authorizer, None if every client may do everything."""
     known_tokens: KnownTokens | None
     """The delegation tokens; None if the broker has no key for them."""
     quotas: ClientQuotas | None
-    """None if no client has a quota."""
+    """The quotas, None if no client has a quota."""
     unpackers: ThreadPoolExecutor
     """Threads for batches that take long to unpack."""
     turns: Turns

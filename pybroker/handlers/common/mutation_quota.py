@@ -36,11 +36,13 @@ class Mutation(NamedTuple):
     strict_since: int
     """The first version with THROTTLING_QUOTA_EXCEEDED."""
     key: Callable[[Any, Call], Hashable]
-    """Returns what identifies an item's topic."""
+    """Returns a value that identifies an item's topic."""
     cost: Callable[[Any, Call], int]
     """Returns how many partitions an item creates or deletes; 0 if it fails."""
     is_permitted: Callable[[Any, Call], bool]
-    """Returns True if the client has the right to do it. Else it fails, and must not reveal what exists."""
+    """Returns True if the client may change the item's topic. Otherwise the item fails, and the answer must not reveal
+    which topics exist.
+    """
     refused: Callable[[Any, errors.KafkaError], Any]
     """Returns the result of an item that is refused with an error."""
 
