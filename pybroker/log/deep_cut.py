@@ -115,5 +115,7 @@ def producers_after_cut(log: Log, offset: int) -> tuple[ProducerStates | None, I
 
 
 def _state_of(log: Log) -> tuple[object, ...]:
-    """Returns what changes if the log is truncated, appended to or compacted, so that the reading must begin again."""
+    """Returns a value that changes if the log is truncated, appended to or compacted, so that the reading must begin
+    again.
+    """
     return log.files.durability.truncations, log.log_start_offset, log.log_end_offset, log.segments.snapshot()

@@ -29,7 +29,7 @@ class Syncable(Protocol):
 
     @property
     def recovery_point(self) -> int:
-        """The offset below which everything is on the disk."""
+        """The offset below which all records are on the disk."""
 
     def flush(self) -> int:
         """Syncs the log; blocks. Raises KafkaStorageError."""

@@ -118,7 +118,7 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """The offset below which everything is on the disk."""
+        """The offset below which all records are on the disk."""
         return self._durability.recovery_point
 
     @property

@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class NoLogDir(Exception):
-    """None of the log dirs can be used."""
+    """Raised if none of the log dirs can be used."""
 
 
 class LogManager:

@@ -31,7 +31,7 @@ CODECS = {
 }
 
 UNPACKED_ON_LOOP: Final = 1 << 20
-"""Bytes: what a batch of a client may unpack to on the loop, some milliseconds of work."""
+"""The most bytes to which a client's batch may unpack on the loop, some milliseconds of work."""
 PACKED_ON_LOOP: Final = 16 << 10
 """The most bytes of a batch that is compressed again on the loop."""
 

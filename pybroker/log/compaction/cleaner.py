@@ -79,7 +79,7 @@ class Refused(NamedTuple):
 
 
 class LogChanged(Exception):
-    """The log has changed since its compaction began; a later round repeats it."""
+    """Raised if the log has changed since its compaction began. A later round repeats it."""
 
 
 class Cleaner:

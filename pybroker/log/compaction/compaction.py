@@ -96,7 +96,7 @@ class Compaction:
 
     @property
     def end(self) -> int:
-        """The offset below which the log is clean once everything is rewritten."""
+        """The offset below which the log is clean after the compaction."""
         return self._latest + 1
 
     # Keys
@@ -136,7 +136,7 @@ class Compaction:
             scanner.skip_to(end)
 
     def _map_bytes(self) -> int:
-        """Returns the size of the map: at most what the offsets of the dirty part can need."""
+        """Returns the size of the offset map, at most as much as the offsets of the dirty part can need."""
         offsets = self._todo.first_uncleanable - self._todo.first_dirty
         needed = int((offsets + 2) / self._resources.load_factor) * ENTRY_BYTES + LEAST_MAP_BYTES
         return max(LEAST_MAP_BYTES, min(self._resources.map_bytes, needed))

@@ -17,7 +17,7 @@ FILE_NAME = "meta.properties"
 
 
 class WrongOwner(ValueError):
-    """The log dir belongs to another cluster or node; the message tells what to do."""
+    """Raised if the log dir belongs to another cluster or node. The message tells what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class LogCopy:
         self._done: set[int] = set()
         self._others: set[str] = set()
         self.synced_end = 0
-        """The offset below which everything is on the target's disk."""
+        """The offset below which all records are on the target's disk."""
 
     @property
     def copied_bytes(self) -> int:

@@ -73,7 +73,7 @@ class Move:
         self._checkpointed_start = -1
         """The log start offset in the target's checkpoint files."""
         self._checkpointed_end: int | None = None
-        """Up to where the copy is synced, while the target's checkpoint files must have that; else None."""
+        """The offset up to which the copy is synced, while the target's checkpoint files must have it; else None."""
         self._old: Old | None = None
         """The log's place before the switch, until that folder is renamed; else None."""
         self._is_copying = False

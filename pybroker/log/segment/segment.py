@@ -201,7 +201,7 @@ class Segment:
 
     @property
     def modified_ms(self) -> int:
-        """When something was last appended, in ms; for an unwritten segment, when it was created."""
+        """The time of the last append, in ms; for an unwritten segment, the time when it was created."""
         return self.files.modified_ms if self.files.is_made else self.created_ms
 
     # Appending
@@ -239,14 +239,17 @@ class Segment:
             position += batch.size
 
     def _read_what_appends_need(self) -> None:
-        """Reads what an append needs before it writes, so that it needs no file descriptor later. Raises OSError."""
+        """Reads what an append needs before anything is written, so that the append needs no file descriptor. Raises
+        OSError.
+        """
         self.offset_index.hold()
         self.time_index.hold()
         if self._max_timestamp == UNKNOWN_TIMESTAMP:
             self.read_end()
 
     def cut_failed_write(self) -> None:
-        """Removes what a failed append may have written behind the last whole batch, if the disk allows it."""
+        """Removes the bytes that a failed append may have written behind the last whole batch, if the disk allows it.
+        """
         with contextlib.suppress(OSError):
             (self.files.data or self._open()).truncate(self.size)
 

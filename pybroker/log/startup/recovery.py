@@ -244,7 +244,9 @@ class _Loader:
         return make(self.storage, self.log_dir.cache, self.folder, base_offset, self.now_ms)
 
     def _restart_at(self, segments: Segments, offset: int) -> Segments:
-        """Empties a log that ends before its start, because the checkpoint is newer than what has survived."""
+        """Empties a log that ends before its start, because the checkpoint is newer than the records that have
+        survived.
+        """
         logger.warning("%s ends before its log start offset %d, and is emptied and starts there", self.folder, offset)
         for segment in segments:
             self.log_dir.unlink(segment.files.delete())
