@@ -70,7 +70,7 @@ def no_handshake(log: RateLimitedLog, arrival: Arrived, why: str, level: int) ->
 
 
 def not_tls(first: bytes) -> str:
-    """Returns what a peer probably speaks whose first bytes are not a TLS handshake."""
+    """Returns the protocol of a peer whose first bytes are not a TLS handshake, as far as it can be guessed."""
     if _is_http(first):
         return "it speaks HTTP: this is a Kafka listener"
     if first[:1] == b"\0":

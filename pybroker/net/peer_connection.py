@@ -127,7 +127,9 @@ class PeerConnection(FrameStream):
             self._put(request, frame)
 
     async def authenticate(self, secret: bytes, node_id: int, wanted: int) -> None:
-        """Proves that both sides are brokers of the cluster. Raises NotAPeer, KafkaError."""
+        """Proves to the other broker that both belong to the cluster, and checks its proof. Raises NotAPeer,
+        KafkaError.
+        """
         asked = ApiVersions.Request(client_software_name=CLIENT_ID, client_software_version="0.1.0")
         answer = await self._ask(ApiVersions, VERSIONS_VERSION, asked)
         self._versions = {row.api_key: row.max_version for row in answer.api_keys}

@@ -41,7 +41,7 @@ class Row(Protocol):
 
 
 class Route(NamedTuple):
-    """One API with everything that a request needs."""
+    """An API, with the functions that decode, handle and encode its requests."""
 
     name: str
     low: int
