@@ -73,7 +73,7 @@ class FetchPartition:
         return (self.topic_id if self.topic is None else self.topic, self.index)
 
     def update(self, other: FetchPartition) -> None:
-        """Takes over what the fetcher's newest request asks of this partition."""
+        """Takes over the fetcher's newest request for this partition."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch

@@ -89,7 +89,7 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def value(self) -> tuple[int, int]:
-        """Returns what the session is worth: of two, the one of smaller value is evicted first."""
+        """Returns the value of the session. Of two sessions, the one of smaller value is evicted first."""
         return len(self.partitions), self.id
 
 
@@ -143,7 +143,7 @@ class FullContext(Context):
         self._is_short = True
 
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
-        """Returns all ``reads``, and notes in each partition what the fetcher is told."""
+        """Returns all ``reads``, and notes in each partition the facts that the fetcher gets."""
         answers = list(reads)
         for partition, read in answers:
             has_news(partition, read)
@@ -186,7 +186,7 @@ class IncrementalContext(Context):
         return self._session.id
 
     def put_off(self) -> int:
-        """Returns the session's id. The next response will carry what this one leaves out."""
+        """Returns the session's id. The next response will carry the changes that this one leaves out."""
         session = self._session
         if session.epoch != self._epoch:
             raise errors.InvalidFetchSessionEpoch(

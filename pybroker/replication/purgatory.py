@@ -93,7 +93,7 @@ class WaitingFetch(Waiting):
                 self.expired()
 
     def expired(self) -> None:
-        """Answers with what there is."""
+        """Answers with the records that are there."""
         try:
             response = self._respond(self._fetch.reads)
         except Exception as error:

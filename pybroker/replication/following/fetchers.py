@@ -157,12 +157,12 @@ class Line:
         self._closed = False
 
     def go_on_soon(self) -> None:
-        """Sends what has changed after this turn of the loop, so that all its changes share a request."""
+        """Sends all changes after this turn of the loop, so that they share a request."""
         if self._soon is None and not self._closed:
             self._soon = self._fetchers.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Does what is due: syncs, one piece of a truncation, and requests."""
+        """Does the due work: syncs, one piece of a truncation, and requests."""
         self._soon = None
         if self._closed:
             return

@@ -144,6 +144,6 @@ class Leading:
 
 
 def _told(partition: Partition, replica: int) -> tuple[int, int]:
-    """Returns what waiting requests depend on: the high watermark, and the replica's log start."""
+    """Returns the facts on which waiting requests depend: the high watermark, and the replica's log start."""
     follower = partition.isr.followers.get(replica) if partition.isr is not None else None
     return partition.high_watermark, -1 if follower is None else follower.log_start_offset

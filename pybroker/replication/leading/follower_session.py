@@ -67,7 +67,7 @@ class WaitingFollower(Waiting):
         self._session = session
 
     def expired(self) -> None:
-        """Answers with what there is."""
+        """Answers with the records and changes that are there."""
         self._session.hurry()
 
     def cancel(self, msg: Any = None) -> bool:
@@ -236,7 +236,7 @@ class FollowerSession:
             follower.was_caught_up(self._fetched_ms)
 
     def hurry(self) -> None:
-        """Answers the waiting request, if there is one, with what there is."""
+        """Answers the waiting request, if there is one, with the records and changes that are there."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or waiting.done():
             return
