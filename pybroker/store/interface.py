@@ -24,7 +24,7 @@ ANY_VERSION = -1
 
 
 class CoordinationError(Exception):
-    """A call failed; in a ``multi``, ``index`` is the position of the failed operation."""
+    """Raised if a call failed. In a ``multi``, ``index`` is the position of the failed operation."""
 
     def __init__(self, text: str = "", index: int = 0) -> None:
         super().__init__(text)
@@ -52,11 +52,11 @@ class NoChildrenForEphemerals(CoordinationError):
 
 
 class SessionExpired(CoordinationError):
-    """The session has expired; its ephemeral nodes are gone."""
+    """Raised if the session has expired; its ephemeral nodes are gone."""
 
 
 class ConnectionLoss(CoordinationError):
-    """The store cannot be reached; it is unknown whether a write happened."""
+    """Raised if the store cannot be reached. It is unknown whether a write happened."""
 
 
 class NotAllowed(CoordinationError):
@@ -64,7 +64,7 @@ class NotAllowed(CoordinationError):
 
 
 class TooLarge(CoordinationError):
-    """A ``multi`` has more bytes than the store accepts; it was not sent."""
+    """Raised if a ``multi`` has more bytes than the store accepts; it was not sent."""
 
 
 class Stat(NamedTuple):
