@@ -25,9 +25,9 @@ class Pools(NamedTuple):
     """The thread pools of one broker."""
 
     syncs: Executor
-    """For clients that wait: group commit, the checkpoint of DeleteRecords."""
+    """The pool of syncs for which clients wait: group commit, the checkpoint of DeleteRecords."""
     changes: Executor
-    """For metadata changes: logs are opened, deleted, set aside."""
+    """The pool of metadata changes: logs are opened, deleted, set aside."""
     upkeep: Executor
     """For work that nobody waits for: syncs of sealed segments, checkpoints, the ends of moves."""
     copies: Executor
@@ -35,7 +35,7 @@ class Pools(NamedTuple):
     removals: Executor
     """The pool that removes files that have lost their names."""
     logins: Executor
-    """For clients that log in by Kerberos."""
+    """The pool of clients' logins by Kerberos."""
     broker_logins: Executor
     """For this broker's own logins at other brokers, which wait for the KDC."""
 

@@ -79,7 +79,7 @@ logger = logging.getLogger(__name__)
 
 
 class StartError(Exception):
-    """The broker cannot start; the text is one line with the reason, the place and a remedy."""
+    """Raised if the broker cannot start. The text is one line with the reason, the place and a remedy."""
 
 
 class Broker:
@@ -131,7 +131,9 @@ class Broker:
         self._opened = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
-        """Opens everything; returns when requests are served. Raises StartError, ConfigError."""
+        """Opens the store, the logs and the listeners. Returns when requests are served. Raises StartError,
+        ConfigError.
+        """
         self._watch_loop()
         self._opened.callback(self.unpackers.shutdown, wait=False, cancel_futures=True)
         self._opened.callback(self.pools.shutdown)

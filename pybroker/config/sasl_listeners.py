@@ -104,7 +104,7 @@ class Kerberos(NamedTuple):
 
     principal: str
     keytab: str
-    """Empty: the keytab of krb5.conf."""
+    """The path of the keytab; if empty, krb5.conf names it."""
     rules: tuple[str, ...]
 
     @property
@@ -242,7 +242,7 @@ def read(config: BrokerConfig, listener: str) -> SaslListener:
 
 
 def _kerberos(config: BrokerConfig, listener: str, options: Mapping[str, str], *, is_only: bool) -> Kerberos:
-    """Returns the service, whose name the settings and the module may both have."""
+    """Returns the service. Both the settings and the login module may name it."""
     named, meant = _value(config, listener, GSSAPI, SERVICE), options.get("serviceName")
     if not named and not meant:
         raise _error(config, listener, SERVICE, "is not set: give the first part of the broker's principal", GSSAPI)

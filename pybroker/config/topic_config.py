@@ -16,7 +16,7 @@ _LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
 _POLICY: Final = "cleanup.policy"
 _DELETING: Final = (_POLICY, "retention.ms", "retention.bytes", "delete.retention.ms", *_LAGS)
-"""Keys that decide what may be deleted."""
+"""Keys that decide which records may be deleted."""
 
 _FIELDS: Final = {
     name: name.replace(".", "_")

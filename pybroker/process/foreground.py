@@ -25,7 +25,7 @@ LARGE_BLOCK = 4 << 20
 PARENT = os.getppid()
 """The process that has started this one."""
 PR_SET_PDEATHSIG = 1
-"""From Linux's ``sys/prctl.h``."""
+"""The number of an option of ``prctl``, from Linux's ``sys/prctl.h``."""
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 logger = logging.getLogger("pybroker.start")

@@ -47,7 +47,7 @@ Sharers = tuple[str | None, str | None]
 
 
 class Permits:
-    """How many partitions some clients may create and delete per second, and what they have done."""
+    """How many partitions some clients may create and delete per second, and how many they have."""
 
     __slots__ = ("bound", "bucket")
 

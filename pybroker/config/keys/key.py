@@ -24,7 +24,7 @@ _SEPARATOR = re.compile(r"\s*,\s*")
 
 
 class ConfigError(ValueError):
-    """An unknown key or a bad value; the text names key, value, source, and what is valid."""
+    """Raised for an unknown key or a bad value. The text names the key, the value, its source, and the valid values."""
 
 
 class Type(IntEnum):
