@@ -39,7 +39,7 @@ __all__ = [
 
 
 class ClientError(KafkaError):
-    """An error that no broker sent; its ``code`` is -1."""
+    """An error that the client raises itself; its ``code`` is -1."""
 
     name = "CLIENT_ERROR"
     text = "The client met an error."

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class PreparedTransaction(NamedTuple):
-    """What any process needs to end a prepared transaction; the names are KIP-939's."""
+    """The facts that any process needs to end a prepared transaction. The names are KIP-939's."""
 
     transactional_id: str
     producer_id: int

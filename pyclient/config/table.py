@@ -113,7 +113,8 @@ def _attribute(name: str) -> str:
 
 
 def _known(names: Mapping[str, str], name: str) -> str:
-    """Returns the key of that name. Raises ConfigError with what to use instead, or with the most similar name."""
+    """Returns the key of that name. Raises ConfigError with the setting to use instead, or with the most similar name.
+    """
     found = names.get(_attribute(name)) if isinstance(name, str) else None
     if found is not None:
         return found

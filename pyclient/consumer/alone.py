@@ -68,7 +68,7 @@ class Alone:
         self._task: asyncio.Task[None] | None = None
 
     def watched_topics(self) -> Collection[str]:
-        """Empty: this consumer watches only the subscribed topics."""
+        """Returns nothing: this consumer watches only the subscribed topics."""
         return ()
 
     @property

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
-    """Returns the running loop. Raises RuntimeError without one, which tells where to create ``what``."""
+    """Returns the running loop. Raises RuntimeError if none runs; the text tells where to create ``what``."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -214,7 +214,7 @@ class BaseProducer(Queues):
         return (self._settings.max_block, MAX_BLOCK) if timeout is None else (timeout, None)
 
     def _lack(self, topic: str, partition: int | None, size: int, deadline: Deadline) -> Lack:
-        """Returns what a record must wait for. Raises an error if waiting cannot help."""
+        """Returns the reason why a record must wait. Raises an error if waiting cannot help."""
         self._check_open()
         check_fits(self, topic, size)
         left = deadline - time.monotonic()

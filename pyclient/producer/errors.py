@@ -6,7 +6,7 @@ from pyclient.errors import ClientError
 
 
 class TransactionError(ClientError):
-    """The call is not valid in the current state of the transaction; the text names the state."""
+    """Raised if the call is not valid in the current state of the transaction. The text names the state."""
 
     name = "TRANSACTION_ERROR"
 

@@ -180,7 +180,7 @@ class Lane:
             batch.phase = WAITING
 
     def drain(self) -> list[ProducerBatch]:
-        """Takes all waiting batches, which will not be sent; the caller decides their outcome."""
+        """Takes all waiting batches, which will not be sent. The caller decides their outcome."""
         found = self.waiting()
         for batch in found:
             self.take(batch)
@@ -212,7 +212,7 @@ class Lane:
             batch.phase = WAITING
 
     def out_of_order(self, batch: ProducerBatch) -> Verdict:
-        """Handles an answer that the broker lacks what comes before this batch, which has arrived."""
+        """Handles an answer that an earlier batch is missing, though this one has arrived."""
         if not self.halted:
             if any(other.phase in (UNDER_WAY, WAITING) for other in self._before(batch)):
                 return Verdict.RETRY

@@ -18,7 +18,7 @@ log = logging.getLogger("pyclient.producer")
 Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 OnDelivery = Callable[[Any, KafkaError | None], Any]
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
-"""The arguments are topic, key, value and number of partitions; the result is a partition."""
+"""Chooses a partition. The arguments are topic, key, value and number of partitions."""
 
 
 @dataclass(slots=True)

@@ -113,7 +113,7 @@ class Sender:
         return lane
 
     def _again(self, lane: Lane) -> None:
-        """Marks the lane as having something to send."""
+        """Marks the lane as having a batch to send."""
         self._active[lane] = None
         if self._expire_at == NEVER:
             self._expire_at = self.client.clock() + self.settings.delivery_timeout

@@ -78,7 +78,7 @@ def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations
 
 
 def credential(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """Returns what to store of a salted password."""
+    """Returns the credential that a broker stores for a salted password."""
     return Credential(salt, stored_key(mechanism, salted), server_key(mechanism, salted), iterations)
 
 

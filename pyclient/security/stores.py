@@ -43,7 +43,7 @@ class KeyStore(NamedTuple):
     setting: str
     """The setting that named the key."""
     file: str
-    """Empty means the setting's own text."""
+    """The path of the file. Empty means that the setting itself has the text."""
 
     def __repr__(self) -> str:
         return f"KeyStore({self.setting}, {self.file or 'text'})"

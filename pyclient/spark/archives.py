@@ -34,7 +34,7 @@ def _unless_same(finder: zipimporter) -> Callable[[], None]:
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Returns what identifies a file's version; None if unknown."""
+    """Returns a value that identifies a file's version, None if it is unknown."""
     try:
         found = os.stat(path)
     except OSError:

@@ -40,7 +40,7 @@ class FetchSession:
         self._known: dict[TopicPartition, Wanted] = {}
 
     def plan(self, wanted: dict[TopicPartition, Wanted], partition_max_bytes: int) -> Plan:
-        """Returns what to send so that the broker fetches exactly the partitions ``wanted``."""
+        """Returns the request that makes the broker fetch exactly the partitions ``wanted``."""
         known = self._known if self.epoch else {}
         changed = {tp: row for tp, row in wanted.items() if known.get(tp) != row}
         gone = [

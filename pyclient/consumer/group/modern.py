@@ -64,7 +64,7 @@ class ConsumerMembership(Membership):
         """Does nothing: the coordinator watches the topics itself."""
 
     def watched_topics(self) -> Collection[str]:
-        """Empty: the coordinator assigns."""
+        """Returns nothing: the coordinator assigns, so no member watches topics for the group."""
         return ()
 
     def regex_of(self, pattern: re.Pattern[str]) -> str | None:

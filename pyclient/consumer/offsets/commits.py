@@ -57,7 +57,7 @@ class Commits:
         self._member = member
         self._timer = CommitTimer(client.loop, config.auto_commit_interval_ms / 1000, self._by_time, hold)
         self.committed = CommittedOffsets(client, config.group_id, self._who) if config.group_id else None
-        """None without a group."""
+        """The group's committed offsets; None without a group."""
 
     def start(self) -> None:
         """Starts auto-commit, if it is on."""

@@ -31,7 +31,7 @@ class _Stale(StaleMemberEpoch):
 
 
 NAMES_VERSION: Final = 9
-"""The last version of both APIs that has topic names instead of ids."""
+"""The last version of OffsetCommit and OffsetFetch that has topic names instead of ids."""
 
 
 async def at_coordinator(client: Client, group_id: str, work: Callable[[int], Awaitable[T]]) -> T:

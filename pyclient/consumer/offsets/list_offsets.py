@@ -17,7 +17,7 @@ from pyclient.topic_partition import TopicPartition
 
 Found = OffsetAndTimestamp | None
 LOOK_S: Final = 1.0
-"""For the metadata of a partition that was added just now."""
+"""The seconds in which metadata must show a partition that was added just now."""
 
 
 class OffsetLookup:

@@ -72,7 +72,7 @@ class NodeSettings:
         self.options = SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes)
         self.memory = ReceiveMemory()
         self.secured = secured(config)
-        """None means plain text."""
+        """The client's TLS; None means plain text."""
         self.protocol: str = config.security_protocol
         self.sasl: Sasl | None = None
         if self.protocol in BY_SASL:

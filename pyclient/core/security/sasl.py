@@ -47,7 +47,7 @@ class Sasl:
         self._given = given
         self.user = given.user
         self.tokens = tokens
-        """None if the mechanism uses no tokens."""
+        """The tokens of the mechanism; None if it uses none."""
         self._protocol = protocol
         self._salted: tuple[Derive, bytes] | None = None
         """The last salted password, which a broker asks for at each connection."""

@@ -182,7 +182,7 @@ class Verdict(Enum):
 
 
 def verdict(state: State, query: str, run: str, term: int, batch: int) -> Verdict:
-    """Returns what a commit of ``batch`` must do. Raises Deposed."""
+    """Returns the action that a commit of ``batch`` must take. Raises Deposed."""
     if (state.term, state.run) != (term, run):
         raise Deposed(f"query {query}, batch {batch}: run {state.run} has taken over from run {run}")
     if state.batch == batch:

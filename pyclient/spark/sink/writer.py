@@ -177,7 +177,7 @@ class ExactlyOnce:
 
 
 def _joined(job: Job, plan: Plan) -> tuple[State, Names]:
-    """Returns what this process knows of a run. Only this run decides batches after that state's batch."""
+    """Returns this process's knowledge of a run. Only this run decides batches after that state's batch."""
     if job not in _runs:
         with Commits(job, plan) as commits:
             _runs[job] = commits.join(), Names(job.prefix, job.query, job.run)

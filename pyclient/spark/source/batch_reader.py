@@ -1,4 +1,4 @@
-"""Reads a batch query: once, everything between two positions."""
+"""Reads a batch query: once, all records between two positions."""
 
 from __future__ import annotations
 

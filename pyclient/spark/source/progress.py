@@ -33,7 +33,7 @@ class Progress:
         self._not_before = clock()
 
     def finished(self, end: Offsets) -> None:
-        """Commits these offsets: everything before them is done."""
+        """Commits these offsets: all records before them are processed."""
         if self._group is None or not end or end == self._told or self._clock() < self._not_before:
             return
         try:

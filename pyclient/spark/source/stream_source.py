@@ -82,7 +82,7 @@ class StreamSource:
         return self.latest(last or {}, is_limited=last is not None)
 
     def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
-        """Returns what the tasks of a batch read. Raises DataLoss."""
+        """Returns the ranges that the tasks of a batch read. Raises DataLoss."""
         fails = self._options.fails_on_loss
         gone = start.keys() - end.keys()
         if gone:
