@@ -133,7 +133,7 @@ class Inode:
             self.pending.append(change)
 
     def content(self, choice: random.Random | None) -> bytes:
-        """Returns what may be on the disk; without a ``choice``, everything."""
+        """Returns the bytes that may be on the disk; without a ``choice``, all of them."""
         data = bytearray(self.synced)
         for change in self.pending if choice is None else _surviving(self.pending, choice):
             _apply(data, change)

@@ -123,7 +123,7 @@ class Settings:
     has_threads: bool = False
     """True if pool threads are interleaved. Otherwise their work is done at once."""
     is_stopped: bool = False
-    """At the end every broker is stopped in order."""
+    """True if every broker is stopped in order at the end."""
 
     @classmethod
     def draw(cls, rng: Random) -> Settings:

@@ -328,7 +328,7 @@ class World:
                 raise error
 
     def _audit(self) -> None:
-        """Reads what the groups have committed."""
+        """Reads the committed offsets of the groups."""
         audits = self._groups.audit(self._client, self._rng("audit"))
         if not self._wait(SETTLE_S, lambda: all(audit.done() for audit in audits)):
             raise Violation("settles", "no coordinator returns the commits")

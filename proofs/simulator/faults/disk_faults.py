@@ -17,7 +17,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 class DiskFaults:
-    """Draws what happens to the disks of the machines."""
+    """Chooses faults of the machines' disks at random."""
 
     def __init__(self, faults: Surroundings) -> None:
         self.faults = faults

@@ -129,7 +129,7 @@ class Faults:
     # Machines
 
     def _power(self) -> None:
-        """Cuts a machine's power, and loses what was not synced."""
+        """Cuts a machine's power, so that unsynced data are lost."""
         self._lose(self.some_broker(), loses_disk=False)
 
     def _disk(self) -> None:
@@ -179,7 +179,7 @@ class Faults:
     # Links
 
     def _stall(self) -> None:
-        """Holds back what a client has sent to a broker, while the client reaches the others."""
+        """Holds back the requests of a client to one broker, while the client reaches the others."""
         client = self.rng.choice(self.clients) if self.clients else STORE
         self._cut_links([(client, self.some_broker())])
 

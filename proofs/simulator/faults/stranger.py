@@ -23,7 +23,7 @@ GARBAGE = b"{]"
 
 
 class Stranger:
-    """Draws what happens to the store."""
+    """Chooses at random what a stranger does to the store."""
 
     def __init__(self, faults: Surroundings) -> None:
         self.faults = faults

@@ -48,7 +48,7 @@ class Network:
         return Channel(self, (source, target))
 
     def is_cut(self, source: int, target: int) -> bool:
-        """Whether the link from one place to the other is cut."""
+        """True if the link from ``source`` to ``target`` is cut."""
         return (source, target) in self._cut
 
     def cut(self, source: int, target: int) -> None:

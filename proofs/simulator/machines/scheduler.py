@@ -127,7 +127,7 @@ class Scheduler:
         self._failures.append((loop, error))
 
     def check_tasks(self) -> None:
-        """Reports what a task has raised and nobody has awaited, though the task is still alive here."""
+        """Reports exceptions of tasks that nobody has awaited, though the task is still alive here."""
         for task in self.tasks:
             if task.done() and not task.cancelled() and task._log_traceback:
                 task.get_loop().call_exception_handler({"exception": task.exception()})

@@ -28,7 +28,7 @@ class Commit:
     topic_id: bytes
     sent: float
     acked: float | None = None
-    """None: nobody knows whether it was written, or will be."""
+    """When the commit was acknowledged; None if nobody knows whether it was written, or will be."""
     is_refused: bool = False
     """True if the coordinator has refused to write the offset."""
 
