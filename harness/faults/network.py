@@ -64,12 +64,12 @@ class Network:
         return ["ip", "netns", "exec", self._namespace(machine)]
 
     def cut(self, sender: object, receiver: object) -> None:
-        """Drops what ``sender`` sends to ``receiver`` from now on."""
+        """Drops all packets from ``sender`` to ``receiver`` from now on."""
         self.cuts.add((sender, receiver))
         self._neighbour(sender, receiver, NOWHERE)
 
     def isolate(self, machine: int, ends: list[object]) -> None:
-        """Cuts a machine off from those, in both directions."""
+        """Cuts a machine off from ``ends``, in both directions."""
         for end in ends:
             self.cut(machine, end)
             self.cut(end, machine)

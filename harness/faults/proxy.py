@@ -181,7 +181,7 @@ class Link:
         return self.client.socket.fileno() < 0
 
     def reset(self) -> None:
-        """Resets both connections with RST, and loses what is in flight."""
+        """Resets both connections with RST, so that bytes in flight are lost."""
         for wire in (self.client, self.broker):
             with contextlib.suppress(OSError):
                 wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)

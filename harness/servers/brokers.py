@@ -36,7 +36,7 @@ READY = re.compile(r"pybroker ready: bootstrap=(\S+):(\d+) pids=(\d+)\n")
 
 
 class BrokerError(RuntimeError):
-    """A broker did not start or stop as it should; the text ends with what it logged."""
+    """Raised if a broker did not start or stop as it should. The text ends with the broker's log."""
 
 
 def _ports() -> Iterator[int]:
