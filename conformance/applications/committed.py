@@ -12,7 +12,7 @@ from harness.waiting import until
 
 
 class CommittedReader:
-    """Reads all partitions of a topic from the beginning. ``records`` contains what has arrived so far."""
+    """Reads all partitions of a topic from the beginning. ``records`` contains those that have arrived so far."""
 
     def __init__(self, broker: Broker, topic: str, partitions: int) -> None:
         self.topic = topic

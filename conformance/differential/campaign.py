@@ -207,7 +207,7 @@ OWN_TOPIC = {"produce", "add_partitions", "mark", "describe_producers", "read", 
 
 
 def signature(found: Found | None) -> tuple[str, tuple[str, ...]] | None:
-    """Returns what identifies a difference."""
+    """Returns a value that identifies a difference."""
     return None if found is None else (found.step.verb, tuple(sorted({one.path for one in found.differences})))
 
 

@@ -62,7 +62,7 @@ class Event(NamedTuple):
 
 
 class ClientError(Exception):
-    """A client raised an error; the text holds its own words."""
+    """Raised if a client raised an error; the text holds the client's own words."""
 
 
 class Fenced(ClientError):

@@ -8,7 +8,7 @@ from conformance.drivers.base import Place
 
 
 class Target(Protocol):
-    """One broker or several; the loads do not know which."""
+    """One broker or several. A load does not need to know which."""
 
     @property
     def bootstrap(self) -> str:

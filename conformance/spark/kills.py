@@ -61,7 +61,7 @@ class Verdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Says whether both hold each number once."""
+        """Says whether both the topic and the table hold each number once."""
         return self.rows > 0 and not any(self[1:])
 
 
@@ -177,7 +177,7 @@ def _missing_and_doubled(found: Counter[int], rows: int) -> tuple[int, int]:
 
 
 def table_of(folder: Path) -> Counter[int]:
-    """Returns what a stream has written."""
+    """Returns the rows that a stream has written, with their counts."""
     values = (parquet.read_table(path)["value"].to_pylist() for path in committed_files(folder))
     return Counter(int(value) for each in values for value in each)
 

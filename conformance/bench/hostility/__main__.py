@@ -51,7 +51,7 @@ Row = dict[str, object]
 
 
 def measured(target: Target, attack: Callable[[], str]) -> Row:
-    """Returns what an attack cost the client and the broker."""
+    """Returns the cost of an attack for the client and for the broker."""
     expelled, before = target.expelled(), target.memory()
     for pid in before:
         with contextlib.suppress(OSError):

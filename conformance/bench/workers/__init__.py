@@ -46,7 +46,7 @@ def by_tls(trusted: str) -> dict[str, str]:
 
 
 class Skipped(Exception):
-    """The client lacks what the case is about."""
+    """Raised if the client lacks the feature that the case measures."""
 
 
 class Stopwatch:

@@ -1,4 +1,4 @@
-"""What the verbs of a step mean: the request of each, and what an actor learns from its reply."""
+"""The meaning of the verbs of a step: the request of each, and the facts that an actor learns from its reply."""
 
 from typing import Any
 
