@@ -25,6 +25,9 @@ ANYBODY: Final = "User:*"
 MOST_SHOWN: Final = 249
 """How many characters of a name are shown in a message or log line."""
 
+CIDR_MARK: Final = "/"
+"""Every host that names a range of addresses contains it, and no address does."""
+
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
@@ -79,7 +82,7 @@ class AclBinding(NamedTuple):
 
     def check(self) -> None:
         """Raises InvalidRequest if the ACL has a value that the broker cannot store."""
-        (kind, name, pattern_type), (principal, _, operation, permission) = self
+        (kind, name, pattern_type), (principal, host, operation, permission) = self
         if kind <= AclResourceType.ANY:
             raise InvalidRequest(f"Invalid resourceType {kind.name}")
         if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
@@ -97,6 +100,10 @@ class AclBinding(NamedTuple):
                 f"Could not parse principal from `{shown(principal)}` "
                 "(no colon is present separating the principal type from the principal name)"
             )
+        if not host:
+            raise InvalidRequest("Host pattern cannot be null or empty")
+        if CIDR_MARK in host:
+            raise InvalidRequest(f"CIDR-based ACL host patterns such as {shown(host)} are not supported")
 
 
 class AclFilter(NamedTuple):

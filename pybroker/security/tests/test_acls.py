@@ -62,11 +62,17 @@ def test_a_filter_finds_by_entry() -> None:
         (acl(""), "Resource name should not be empty"),
         (acl("other", kind=CLUSTER), "The only valid name for the CLUSTER resource is kafka-cluster"),
         (acl("t", "alice"), r"Could not parse principal from `alice` \(no colon is present"),
+        (acl("t", host=""), "Host pattern cannot be null or empty"),
     ],
 )
 def test_an_invalid_acl_is_refused_in_kafkas_words(binding: AclBinding, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         binding.check()
+
+
+def test_an_acl_for_a_range_of_hosts_is_refused_since_it_would_match_no_client() -> None:
+    with pytest.raises(InvalidRequest, match=r"CIDR-based ACL host patterns such as 10\.0\.0\.0/8 are not supported"):
+        acl("t", host="10.0.0.0/8").check()
 
 
 def test_an_acl_about_the_cluster_has_its_only_name() -> None:
