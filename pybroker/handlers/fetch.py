@@ -34,7 +34,7 @@ AbortedTransaction = Response.AbortedTransaction
 
 FOLLOWER_READS_SINCE, TOPIC_IDS_SINCE, REPLICA_STATE_SINCE, HINTS_SINCE = 11, 13, 15, 16
 NOBODY = UNKNOWN_EPOCH = -1
-UNKNOWN = (errors.UnknownTopicOrPartition, errors.UnknownTopicId)
+WITHOUT_LOG = (errors.UnknownTopicOrPartition, errors.UnknownTopicId, errors.TopicAuthorizationFailed)
 HINTED = (errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code)
 
 
@@ -350,7 +350,7 @@ def add_answers(response: Fetch.Response, call: Call, answers: Iterable[Answer])
 
 def partition_data(partition: FetchPartition, read: PartitionRead) -> PartitionData:
     """Returns one partition's part of the response."""
-    aborted: list[AbortedTransaction] | None = [] if isinstance(read.error, UNKNOWN) else None
+    aborted: list[AbortedTransaction] | None = [] if isinstance(read.error, WITHOUT_LOG) else None
     if read.aborted is not None:
         aborted = [
             AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in read.aborted

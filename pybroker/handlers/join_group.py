@@ -21,7 +21,7 @@ async def handle(request: JoinGroup.Request, call: Call) -> JoinGroup.Response:
         caller = Caller(call.version, call.client_id or "", host, seeing(call))
         response = await call.broker.groups.join_group(request, caller)
     else:
-        response = refusal(errors.GroupAuthorizationFailed, request.member_id)
+        response = refusal(errors.GroupAuthorizationFailed, member_id="")
     if response.protocol_name is None and call.version < _FIRST_WITH_NULL_PROTOCOL:
         response.protocol_name = ""
     return response

@@ -194,6 +194,16 @@ def test_only_the_apis_that_begin_a_connection_need_no_right() -> None:
     assert free == {p.ApiVersions, p.SaslHandshake, p.SaslAuthenticate} | tokens
 
 
+def test_a_refused_fetch_lists_no_aborted_transactions(served: Served) -> None:
+    [topic] = served.told(p.Fetch, 12, **fetch({"topic": EXISTS})).responses
+    assert topic.partitions[0].aborted_transactions == []
+
+
+def test_a_refused_join_names_no_member(served: Served) -> None:
+    joining = {"group_id": EXISTS, "session_timeout_ms": 10_000, "protocol_type": "consumer", "member_id": "m"}
+    assert served.told(p.JoinGroup, 5, **joining).member_id == ""
+
+
 # What is left out
 
 
