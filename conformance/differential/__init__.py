@@ -7,7 +7,8 @@ that hand out different ids. A *world* (``world``) is one broker's side of a seq
 both replies, or for none where the request waits for another member. It compares (``compare``) the replies after ids,
 times and names are normalised (``normal``). The first difference ends a duel. The harness repeats the duel in slow
 motion, shortens the sequence (``shrink``), and looks the difference up in the table of docs/differences.md
-(``accepted``).
+(``accepted``). With ``--acls``, users send the steps, and other steps change ACLs meanwhile (``guarded``).
 
 ``python -m conformance.differential --sequences 2400 --seed 1``
+``python -m conformance.differential --sequences 200 --acls``
 """

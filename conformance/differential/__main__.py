@@ -13,25 +13,33 @@ from pathlib import Path
 import click
 
 from conformance.differential import accepted
-from conformance.differential.campaign import SETTINGS, Campaign, Side, grouped
+from conformance.differential.campaign import SETTINGS, Campaign, Draw, Side, grouped
 from conformance.differential.duel import CALM, Duel
 from conformance.differential.generate import KINDS, sequence
+from conformance.differential.guarded import GuardedSide, guarded_broker, guarded_sequence
 from conformance.differential.step import parse, show
 from harness.servers.brokers import KINDS as BROKERS
+from harness.servers.brokers import Broker
+from harness.servers.guarded import GUARDED
 
 
 @contextlib.contextmanager
-def two_sides(left: str, right: str) -> Iterator[tuple[Side, Side]]:
+def two_sides(left: str, right: str, *, with_acls: bool = False) -> Iterator[tuple[Side, Side]]:
     """Starts and warms both brokers."""
+    side = GuardedSide if with_acls else Side
     folder = Path(tempfile.mkdtemp(prefix="differential-"))
     try:
         with (
-            BROKERS[right](folder / "right", **SETTINGS) as reference,
-            BROKERS[left](folder / "left", **SETTINGS) as tested,
+            _broker(right, folder / "right", with_acls=with_acls) as reference,
+            _broker(left, folder / "left", with_acls=with_acls) as tested,
         ):
-            yield Side(tested), Side(reference)
+            yield side(tested), side(reference)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _broker(kind: str, folder: Path, *, with_acls: bool) -> Broker:
+    return guarded_broker(GUARDED[kind], folder) if with_acls else BROKERS[kind](folder, **SETTINGS)
 
 
 @click.command()
@@ -40,6 +48,7 @@ def two_sides(left: str, right: str) -> Iterator[tuple[Side, Side]]:
 @click.option("--start", default=0, help="number of the first sequence")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="only this kind; may be repeated")
 @click.option("--left", default="ours", type=click.Choice(sorted(BROKERS)), help="what is tested")
+@click.option("--acls", "with_acls", is_flag=True, help="with users and ACLs; one sequence at once")
 @click.option("--workers", default=3, show_default=True, help="sequences at once")
 @click.option("--most", default=100, show_default=True, help="findings after which it stops")
 @click.option("--coverage", is_flag=True, help="show what each verb was answered, by error code")
@@ -50,17 +59,20 @@ def main(
     start: int,
     kinds: tuple[str, ...],
     left: str,
+    with_acls: bool,
     workers: int,
     most: int,
     coverage: bool,
     file: Path | None,
 ) -> None:
     """Compares our broker with a real Kafka; exits with 1 if there is a difference that is not in the table."""
-    with two_sides(left, "kafka") as sides:
+    draw = guarded_sequence if with_acls else sequence
+    with two_sides(left, "kafka", with_acls=with_acls) as sides:
         if file is not None:
-            tell(sides, file)
+            tell(sides, file, draw)
             return
-        campaign = Campaign(*sides, accepted.load())
+        campaign = Campaign(*sides, accepted.load(), draw)
+        workers = 1 if with_acls else workers  # ACLs belong to the whole broker
         tally = campaign.run(seed, range(start, start + sequences), kinds or KINDS, workers=workers, most=most)
     for first, findings in grouped(tally.findings):
         click.echo(f"--- {len(findings)}x {first}\n{findings[0]}")
@@ -71,13 +83,13 @@ def main(
     sys.exit(1 if tally.findings else 0)
 
 
-def tell(sides: tuple[Side, Side], file: Path) -> None:
+def tell(sides: tuple[Side, Side], file: Path, draw: Draw) -> None:
     """Runs one sequence (a file of steps, or ``seed:number:kind,kind``) slowly and shows every answer."""
     if file.exists():
         steps = parse(file.read_text())
     else:
         seed, number, *kinds = str(file).split(":")
-        steps = sequence(int(seed), int(number), kinds[0].split(",") if kinds else KINDS)[1]
+        steps = draw(int(seed), int(number), kinds[0].split(",") if kinds else KINDS)[1]
     click.echo(show(steps))
     prefix = f"told-{int(time.time())}-"
     left, right = (side.world(prefix, own_topic=True) for side in sides)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,8 @@ from harness.protocol.wire_client import NO_UUID, Wire
 #: the order in which a broker looks at them does not matter. ``own`` is made for a sequence, ``none`` is not there.
 SHARED = {"a": 12, "b": 12}
 OWN_PARTITIONS = 2
+#: No actor of a sequence: what the harness asks on its own.
+HARNESS = -1
 STRANGER = uuid.UUID(int=0x5EED)
 UNKNOWN_PRODUCER = 987_654_321
 
@@ -35,10 +38,12 @@ class Actor:
 
 
 class World:
-    """``prefix`` makes the names of a sequence its own; ``topic_ids`` knows the shared topics by their real names."""
+    """``connect`` connects an actor. ``prefix`` makes the names of a sequence its own. ``topic_ids`` knows the shared
+    topics by their real names.
+    """
 
-    def __init__(self, address: tuple[str, int], prefix: str, topic_ids: dict[str, uuid.UUID]) -> None:
-        self.address = address
+    def __init__(self, connect: Callable[[int], Wire], prefix: str, topic_ids: dict[str, uuid.UUID]) -> None:
+        self.connect = connect
         self.prefix = prefix
         self.topic_ids = dict(topic_ids)
         self.actors: dict[int, Actor] = {}
@@ -93,7 +98,7 @@ class World:
         idle = self._idle.setdefault(actor, [])
         if idle:
             return idle.pop()
-        wire = Wire(self.address, 30)
+        wire = self.connect(actor)
         self._open.append(wire)
         return wire
 

@@ -35,6 +35,7 @@ SETTINGS = {
 #: How often a difference must be seen in slow motion: each time under other names, whose hashes decide other things.
 LOOKS = 3
 _run = itertools.count(1)
+Draw = Callable[[int, int, Sequence[str]], tuple[str, list[Step]]]
 
 
 @dataclass
@@ -95,8 +96,12 @@ class Side:
             for place in range(20):
                 _until_loaded(wire, f"warm-{place}")
 
+    def connect(self, actor: int) -> Wire:
+        """Connects an actor of a sequence."""
+        return Wire(self.broker.address, 30)
+
     def world(self, prefix: str, *, own_topic: bool) -> World:
-        world = World(self.broker.address, prefix, self.topic_ids)
+        world = World(self.connect, prefix, self.topic_ids)
         if own_topic:
             with Wire(self.broker.address, 60) as wire:
                 wire.create_topic(prefix + "own", OWN_PARTITIONS)
@@ -129,12 +134,13 @@ def _until(ask: Callable[[], int]) -> None:
 
 class Campaign:
     """Compares brokers. ``left`` is ours (or a second Kafka), ``right`` the reference; ``table`` holds the accepted
-    differences.
+    differences. ``draw`` returns the sequence with a number.
     """
 
-    def __init__(self, left: Side, right: Side, table: Sequence[Accepted] = ()) -> None:
+    def __init__(self, left: Side, right: Side, table: Sequence[Accepted] = (), draw: Draw = sequence) -> None:
         self.sides = (left, right)
         self.table = list(table)
+        self.draw = draw
         self.tally = Tally()
         self._lock = threading.Lock()
 
@@ -155,7 +161,7 @@ class Campaign:
         return self.tally
 
     def _one(self, seed: int, number: int, kinds: Sequence[str]) -> None:
-        kind, steps = sequence(seed, number, kinds)
+        kind, steps = self.draw(seed, number, kinds)
         found = self.duel(steps, QUICK)
         with self._lock:
             self.tally.sequences += 1

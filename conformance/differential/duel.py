@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.differential.broker_side import World
+from conformance.differential.broker_side import HARNESS, World
 from conformance.differential.compare import Difference, differences
 from conformance.differential.normal import reply_tree
-from conformance.differential.requests import VERBS, request_fields
+from conformance.differential.requests import VERBS, acls, request_fields
 from conformance.differential.step import Step
 from harness.protocol import error_codes
 from harness.protocol.wire_client import ConnectionClosed, Wire
@@ -108,7 +108,7 @@ class Duel:
             if self._over:
                 return None
             self._waiting[place] = (self._ask(self.sides[0], one), self._ask(self.sides[1], one))
-            found = self._collect(place)
+            found = self._collect(place) or self._shown(place, one)
             if found is not None:
                 return found
             self._settle()
@@ -180,19 +180,32 @@ class Duel:
         rows = differences(api, version, *trees)
         return Found(place, left.step, tuple(rows)) if rows else None
 
+    def _shown(self, place: int, one: Step) -> Found | None:
+        """Waits after a change of ACLs until both sides show the same. A real Kafka shows a change a moment later."""
+        if one.verb not in acls.CHANGES:
+            return None
+        deadline = time.monotonic() + self.patience.other_s
+        while True:
+            api, version = acls.SHOW.api, acls.SHOW.versions[1]
+            trees = [reply_tree(api, acls.shown(world), world) for world in self.sides]
+            rows = differences(api, version, *trees)
+            if not rows or time.monotonic() > deadline:
+                return Found(place, one, tuple(rows)) if rows else None
+            time.sleep(0.01)
+
     def _settle(self) -> None:
         """Returns when no transaction of the sequence waits for markers, or does so in vain."""
         for world in self.sides:
             ids = sorted(world.transactional_ids)
             if not ids:
                 continue
-            wire = world.take(-1)
+            wire = world.take(HARNESS)
             for _ in range(500):
                 rows = wire.ask("DescribeTransactions", 0, transactional_ids=ids).transaction_states
                 if not any(row.transaction_state in PREPARING for row in rows):
                     break
                 time.sleep(0.01)
-            world.give_back(-1, wire)
+            world.give_back(HARNESS, wire)
 
 
 def _concurrent(value: Any) -> bool:

@@ -20,15 +20,19 @@ MECHANISM: Final = "PLAIN"
 
 
 class Entrance(NamedTuple):
-    """A user, and the file with the certificate of the trusted authority."""
+    """A user, and the file with the certificate of the trusted authority; without it, the connection has no TLS."""
 
     user: str
     password: str
-    ca: str
+    ca: str = ""
 
     def by_tls(self, connected: socket.socket, host: str) -> ssl.SSLSocket:
         """Returns the encrypted connection to that host."""
         return _context(self.ca).wrap_socket(connected, server_hostname=host)
+
+    def over(self, connected: socket.socket, host: str) -> socket.socket:
+        """Returns the connection to that host over which the user logs in."""
+        return self.by_tls(connected, host) if self.ca else connected
 
     @property
     def proof(self) -> bytes:

@@ -34,6 +34,7 @@ GROUP, TRANSACTION = Coordinator.GROUP, Coordinator.TRANSACTION
 class AclResource(IntEnum):
     """Types of resources: ``resource_type`` of an ACL."""
 
+    ANY = 1
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
@@ -45,15 +46,33 @@ class AclOperation(IntEnum):
 
     ANY = 1
     ALL = 2
+    READ = 3
     WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
 
 
 class AclPermission(IntEnum):
     """Whether an ACL allows or denies: its ``permission_type``."""
 
     ANY = 1
+    DENY = 2
     ALLOW = 3
 
 
-LITERAL = 3
-"""``pattern_type`` of an ACL about one name."""
+class AclPattern(IntEnum):
+    """``pattern_type`` of an ACL. A filter by MATCH finds all that concern a name."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+LITERAL = AclPattern.LITERAL

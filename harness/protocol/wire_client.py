@@ -95,7 +95,7 @@ class Wire:
         """
         connected, entrance = socket.create_connection(address, timeout_s), entrance or current()
         try:
-            self._use(connected if entrance is None else entrance.by_tls(connected, address[0]))
+            self._use(connected if entrance is None else entrance.over(connected, address[0]))
             if entrance is not None:
                 self._say_who(entrance)
         except BaseException:

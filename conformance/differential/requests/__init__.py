@@ -3,12 +3,13 @@
 from typing import Any
 
 from conformance.differential.broker_side import World
-from conformance.differential.requests import classic, consumer, offsets, transactions
+from conformance.differential.requests import acls, classic, consumer, offsets, transactions
 from conformance.differential.requests.verb import Verb
 from conformance.differential.step import Step
 from harness.protocol.wire_client import message_class
 
 VERBS: dict[str, Verb] = {
+    **acls.VERBS,
     **classic.VERBS,
     **consumer.VERBS,
     **offsets.VERBS,
