@@ -27,7 +27,7 @@ from pyclient.protocol import errors
 
 TESTS = "pybroker/log/tests/test_descriptors.py"
 CUTS = "pybroker/log/tests/test_cut_descriptors.py"
-REFUSED = f"{TESTS}::test_an_operation_without_a_descriptor_is_refused_completely_and_works_later"
+REFUSED = f"{TESTS}::test_an_operation_without_a_free_descriptor_changes_nothing_and_succeeds_later"
 
 
 def _reads_in_the_cut() -> Patch:
@@ -77,7 +77,7 @@ def a_recovery_point_that_could_not_be_written_is_not_written_later() -> list[Pa
     return [(Durability, "lower", lower_once)]
 
 
-@defect(f"{TESTS}::test_a_new_topic_waits_until_the_old_log_of_its_name_is_set_aside")
+@defect(f"{TESTS}::test_a_new_topic_waits_until_the_old_log_of_its_name_is_a_stray")
 def a_log_that_could_not_be_set_aside_is_forgotten() -> list[Patch]:
     """The folder of the log kept its name, so a new topic of that name got the log of another topic."""
     return [(Strays, "set_aside_waiting", lambda self, now_ms, topic_partition=None: None)]
@@ -122,7 +122,7 @@ def a_cut_opens_files_when_it_has_begun() -> list[Patch]:
     return [(SegmentFiles, "held", lambda self: contextlib.nullcontext())]
 
 
-@defect(f"{CUTS}::test_files_that_a_truncation_needs_stay_open_until_its_end")
+@defect(f"{CUTS}::test_the_files_that_a_truncation_needs_stay_open_until_it_ends")
 def the_cache_closes_what_a_cut_needs() -> list[Patch]:
     """The truncation failed although its segment was opened in time, because other reads closed the file before."""
 
@@ -136,7 +136,7 @@ def the_cache_closes_what_a_cut_needs() -> list[Patch]:
     return [(SegmentFiles, "held", held)]
 
 
-@defect(f"{CUTS}::test_a_truncation_in_a_compacted_gap_reads_no_log_after_its_start")
+@defect(f"{CUTS}::test_a_truncation_in_a_compaction_gap_opens_no_file_once_it_has_begun")
 def a_cut_undoes_to_the_end_that_is_left() -> list[Patch]:
     """If compaction has removed the batches before the truncation, the log's end is lower than the truncation. So the
     journal could not be used, and the log was read.
@@ -171,7 +171,7 @@ def connections_take_all_descriptors() -> list[Patch]:
     return [(limits, "descriptors_for_connections", lambda: limits.UNLIMITED)]
 
 
-@defect(f"{TESTS}::test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable")
+@defect(f"{TESTS}::test_a_log_deleted_without_free_descriptors_loses_its_files_once_its_deletion_is_durable")
 def files_of_a_deleted_log_go_before_that_is_durable() -> list[Patch]:
     """If the sync of the renaming had to wait for a descriptor, a power cut leaves a part of the log under its name."""
     submit = Removals._submit
@@ -193,7 +193,7 @@ def a_topic_id_is_known_before_it_is_written() -> list[Patch]:
     return [(Log, "set_topic_id", set_first)]
 
 
-@defect("pybroker/log/moving/tests/test_running_moves.py::test_a_move_that_lacked_descriptors_ends_later")
+@defect("pybroker/log/moving/tests/test_running_moves.py::test_a_move_that_ran_out_of_descriptors_completes_later")
 def a_move_that_could_not_end_is_forgotten() -> list[Patch]:
     """The move's old folder keeps the log's name."""
     drop_old = Move._drop_old

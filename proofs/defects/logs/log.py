@@ -52,7 +52,7 @@ def compaction_takes_ended_transactions_for_open() -> list[Patch]:
     return [(compaction.Compaction, "_scan", scan)]
 
 
-@defect(f"{LOG}/compaction/tests/test_compaction.py::test_a_delete_retention_for_ever_keeps_tombstones")
+@defect(f"{LOG}/compaction/tests/test_compaction.py::test_tombstones_stay_if_delete_retention_ms_is_endless")
 def a_delete_horizon_overflows() -> list[Patch]:
     """The sum of the time and delete.retention.ms exceeds the largest int64."""
 
@@ -64,7 +64,7 @@ def a_delete_horizon_overflows() -> list[Patch]:
     return [(compaction, "BatchFilter", make)]
 
 
-@defect(f"{LOG}/startup/tests/test_reopening.py::test_the_stop_of_another_broker_does_not_count_as_ours[8]")
+@defect(f"{LOG}/startup/tests/test_reopening.py::test_a_file_of_closed_logs_from_another_broker_is_ignored[8]")
 def a_start_believes_what_an_older_stop_has_left() -> list[Patch]:
     """Another broker has used the log dir in the meantime."""
     return [(LogDir, "_closed_in", lambda self, marker: 7)]
@@ -121,7 +121,7 @@ def a_foreign_file_is_taken_for_one_of_the_logs() -> list[Patch]:
     return [(recovery, "file_state", lambda name: name)]
 
 
-@defect(f"{LOG}/tests/test_read.py::test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start")
+@defect(f"{LOG}/tests/test_read.py::test_a_search_by_time_reads_nothing_below_the_log_start")
 def a_search_by_time_begins_at_the_start_of_a_segment() -> list[Patch]:
     """The search reads batches below the log start, record by record."""
     since = Segment.batches_since
@@ -140,7 +140,7 @@ def sizes_are_looked_at_before_the_codec_changes_alone() -> list[Patch]:
     return [(Rules, "recompressed", recompressed)]
 
 
-@defect(f"{LOG}/producers/tests/test_producers.py::test_a_follower_dates_a_producer_by_the_moment_at_which_it_appends")
+@defect(f"{LOG}/producers/tests/test_producers.py::test_a_follower_counts_a_producers_idle_time_from_its_own_append")
 def producers_expire_by_the_timestamps_of_their_records() -> list[Patch]:
     """The log forgets a producer of old records at the next round, however busy it is."""
     append = ProducerStates.append
@@ -157,7 +157,7 @@ def a_cut_replays_the_producers_from_the_start_of_the_segment() -> list[Patch]:
     return [(ProducerStates, "can_undo_to", lambda self, offset: False)]
 
 
-@defect(f"{LOG}/tests/test_deep_cut.py::test_a_log_that_changes_during_a_deep_cut_is_read_again[cut]")
+@defect(f"{LOG}/tests/test_deep_cut.py::test_a_log_that_changes_during_a_deep_truncation_is_read_again[cut]")
 def what_was_read_for_a_cut_counts_whatever_the_log_has_become() -> list[Patch]:
     """The state would contain producers of records that are not there any longer."""
     return [(deep_cut, "_state_of", lambda log: None)]
@@ -169,13 +169,13 @@ def every_configuration_is_kept() -> list[Patch]:
     return [(shared_configs, "WeakKeyDictionary", dict)]
 
 
-@defect(f"{LOG}/startup/tests/test_recovery.py::test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill[one-True-False]")
+@defect(f"{LOG}/startup/tests/test_recovery.py::test_a_followers_log_with_a_gap_in_its_offsets_is_complete_after_a_kill[one-True-False]")
 def a_jump_of_the_offsets_is_taken_for_a_loss() -> list[Patch]:
     """After a kill, the start set aside a follower's records after a gap of 2^31 offsets in the leader's log."""
     return [(recovery, "_is_jump", lambda end, following: False)]
 
 
-@defect(f"{LOG}/startup/tests/test_crash.py::test_case_13_a_jump_of_the_offsets_never_hides_lost_records")
+@defect(f"{LOG}/startup/tests/test_crash.py::test_case_13_a_gap_in_the_offsets_never_hides_lost_records")
 def nothing_is_synced_before_the_offsets_jump() -> list[Patch]:
     """The records before the gap may be lost, and nobody could notice."""
     return [(Log, "flush", lambda self: self.recovery_point)]
@@ -224,7 +224,7 @@ def topics_share_a_log() -> list[Patch]:
     ]
 
 
-@defect(f"{LOG}/tests/test_unwritten.py::test_the_names_of_files_that_come_late_are_synced_with_the_first_record")
+@defect(f"{LOG}/tests/test_unwritten.py::test_a_folder_is_synced_with_the_first_record_of_an_unwritten_log")
 def names_of_no_files_count_as_synced() -> list[Patch]:
     """A log without records at the sync of its folder never synced the names of its first files."""
     sync_names = Durability._sync_names

@@ -36,7 +36,7 @@ def _first_dir_wins() -> list[Patch]:
     return [(rivals, "has_more", lambda first, second: False)]
 
 
-@defect(f"{LOG}/dirs/tests/test_failing_dirs.py::test_a_dir_fails_at_once_though_a_checkpoint_hangs")
+@defect(f"{LOG}/dirs/tests/test_failing_dirs.py::test_a_log_dir_goes_offline_at_once_though_a_checkpoint_write_hangs")
 def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
     """Both shared one lock: a disk that hung in a sync blocked the event loop."""
     fail = LogDir.fail
@@ -85,7 +85,7 @@ def the_disk_to_which_a_log_moves_is_blamed_for_the_other() -> list[Patch]:
     return [(LogCopy, "_of_source", of_either)]
 
 
-@defect(f"{LOG}/moving/tests/test_rivals.py::test_the_remains_of_a_folder_never_win_against_a_complete_one")
+@defect(f"{LOG}/moving/tests/test_rivals.py::test_a_start_never_prefers_an_incomplete_folder_to_a_complete_one")
 def of_two_logs_the_first_dirs_is_used() -> list[Patch]:
     """The start uses the first log even if it is an incomplete copy."""
     return _first_dir_wins()
@@ -109,7 +109,7 @@ def files_of_a_deleted_log_go_before_it_has_lost_its_name() -> list[Patch]:
     return [(Removals, "delete", delete)]
 
 
-@defect(f"{LOG}/moving/tests/test_running_moves.py::test_a_deletion_takes_the_name_of_every_folder")
+@defect(f"{LOG}/moving/tests/test_running_moves.py::test_a_deletion_during_a_move_renames_every_folder_of_the_log")
 def a_second_move_makes_the_first_one_forgotten() -> list[Patch]:
     """The first move has switched but not settled, so its old folder keeps the log's name. A new topic finds the old
     records.
@@ -147,7 +147,7 @@ def a_log_is_displaced_before_the_others_of_its_dir_are_open() -> list[Patch]:
 
 @defect(
     f"{LOG}/startup/tests/test_recovery.py"
-    "::test_a_compaction_gap_is_not_a_hole_before_the_configuration_is_known"
+    "::test_a_compaction_gap_is_not_quarantined_before_the_configuration_is_known"
 )
 def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
     """When a log opens, its topic's configuration is not known yet. The start set aside what compaction had left."""
@@ -174,7 +174,7 @@ def a_move_is_given_up_where_the_log_is_cut_while_it_is_read() -> list[Patch]:
     return [(LogCopy, "update", LogCopy._update)]
 
 
-@defect(f"{LOG}/dirs/tests/test_folder_states.py::test_files_that_are_not_ours_are_left_alone[{10**20 - 1}.log]")
+@defect(f"{LOG}/dirs/tests/test_folder_states.py::test_a_start_changes_no_foreign_file_of_a_log[{10**20 - 1}.log]")
 def any_twenty_digits_are_an_offset() -> list[Patch]:
     """The broker cannot serve a log that ends beyond 63 bits."""
     segment = folder_states.FILES[0]
@@ -185,7 +185,7 @@ def any_twenty_digits_are_an_offset() -> list[Patch]:
     return [(recovery, "file_state", of_digits)]
 
 
-@defect(f"{LOG}/dirs/tests/test_folder_states.py::test_files_that_are_not_ours_are_left_alone")
+@defect(f"{LOG}/dirs/tests/test_folder_states.py::test_a_start_changes_no_foreign_file_of_a_log")
 def every_file_is_taken_for_the_logs() -> list[Patch]:
     """A file whose name only resembles a segment's keeps the broker from starting."""
     segment = folder_states.FILES[0]
@@ -205,7 +205,7 @@ def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
     return [(Move, "settle", drop_first)]
 
 
-@defect(f"{LOG}/moving/tests/test_move.py::test_the_switch_on_the_loop_syncs_nothing_and_copies_little")
+@defect(f"{LOG}/moving/tests/test_move.py::test_the_switch_of_a_move_on_the_event_loop_syncs_nothing_and_copies_little")
 def a_move_syncs_on_the_loop() -> list[Patch]:
     """The broker serves nobody meanwhile, for a minute if there are thousands of segments."""
     switch = Move.switch
@@ -218,7 +218,7 @@ def a_move_syncs_on_the_loop() -> list[Patch]:
     return [(Move, "switch", and_sync)]
 
 
-@defect(f"{LOG}/moving/tests/test_move.py::test_the_loop_does_not_copy_a_truncated_log_again")
+@defect(f"{LOG}/moving/tests/test_move.py::test_a_move_of_a_truncated_log_does_not_copy_on_the_event_loop")
 def a_truncated_log_is_copied_again_on_the_loop() -> list[Patch]:
     """The broker serves nobody meanwhile."""
     switch = Move.switch

@@ -46,7 +46,7 @@ def a_move_whose_log_is_deleted_meanwhile_leaves_the_old_folder() -> list[Patch]
     return [(Move, "_flush", flush)]
 
 
-@defect(f"{TURNS}::test_retention_takes_several_turns[size]")
+@defect(f"{TURNS}::test_retention_removes_many_segments_in_several_turns_of_the_event_loop[size]")
 def retention_takes_all_segments_in_one_turn() -> list[Patch]:
     """The event loop renamed the files of thousands of segments before it served anybody else."""
     return [(expiry, "REMOVED_PER_TURN", MANY), (manager, "REMOVED_PER_TURN", MANY)]
@@ -58,19 +58,19 @@ def deleted_records_take_all_segments_in_one_turn() -> list[Patch]:
     return [(expiry, "REMOVED_PER_TURN", MANY), (replica_manager, "REMOVED_PER_TURN", MANY)]
 
 
-@defect(f"{TURNS}::test_a_log_starts_over_in_several_turns[0]")
+@defect(f"{TURNS}::test_a_reset_log_removes_many_segments_in_several_turns_of_the_event_loop[0]")
 def a_cut_takes_all_segments_in_one_turn() -> list[Patch]:
     """A follower that had to start over blocked the event loop of its broker."""
     return [(deep_cut, "REMOVED_PER_TURN", MANY)]
 
 
-@defect(f"{TURNS}::test_a_compaction_swaps_in_several_turns")
+@defect(f"{TURNS}::test_a_compaction_swaps_many_segments_in_several_turns_of_the_event_loop")
 def a_compaction_swaps_any_number_of_segments_at_once() -> list[Patch]:
     """The compaction replaced thousands of small segments by one, in one turn of the event loop."""
     return [(cleanable, "REMOVED_PER_TURN", MANY)]
 
 
-@defect(f"{TURNS}::test_the_removal_of_snapshots_is_linear")
+@defect(f"{TURNS}::test_the_time_to_remove_snapshots_grows_in_proportion_to_their_number")
 def each_snapshot_that_goes_is_looked_for_among_all() -> list[Patch]:
     """The search takes a second for some thousands of snapshots."""
 

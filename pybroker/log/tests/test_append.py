@@ -109,7 +109,7 @@ def test_case_57_unknown_codec_is_unsupported(tmp_path):
         log.append_as_leader(records, 0, NOW)
 
 
-def test_log_append_time_dates_every_record_and_is_returned(tmp_path):
+def test_log_append_time_becomes_the_timestamp_of_every_record_and_is_returned(tmp_path):
     log = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
     info = log.append_as_leader(batch(b"a", b"b", timestamp=5), 0, NOW)
     assert info.log_append_time_ms == NOW
@@ -266,7 +266,7 @@ def test_followers_batches_are_spread_over_segments_by_size(tmp_path):
     assert contents(follower) == contents(leader)
 
 
-def test_follower_takes_gaps_of_a_compacted_log_but_no_offset_twice(tmp_path):
+def test_a_follower_accepts_gaps_of_a_compacted_log_but_no_offset_twice(tmp_path):
     log = open_log(tmp_path)
     log.append_as_follower(batch(b"a", base_offset=3), 0, NOW)
     log.append_as_follower(batch(b"b", base_offset=9), 0, NOW)
@@ -305,7 +305,7 @@ def test_a_damaged_batch_from_the_leader_is_refused(tmp_path):
 # Disk errors
 
 
-def test_case_11_full_disk_half_way_leaves_no_part_and_takes_the_dir_offline(tmp_path):
+def test_case_11_a_write_cut_short_by_a_full_disk_is_undone_and_takes_the_log_dir_offline(tmp_path):
     storage = FaultyStorage()
     log = open_log(tmp_path, storage=storage)
     fill(log, [b"a"])
@@ -336,7 +336,7 @@ def test_case_11_failed_write_is_a_storage_error(tmp_path, number):
     assert log.log_dir.offline
 
 
-def test_case_11_age_of_a_segment_that_cannot_be_read_fails_the_dir(tmp_path):
+def test_case_11_an_unreadable_age_of_a_segment_takes_the_log_dir_offline(tmp_path):
     storage = FaultyStorage()
     fill(open_log(tmp_path, storage=storage), [b"a"])
     log = open_log(tmp_path, storage=storage)

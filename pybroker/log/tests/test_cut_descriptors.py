@@ -64,7 +64,7 @@ def cut_with_the_last_descriptors(log: Log, storage: FaultyStorage, offset: int)
 
 @pytest.mark.parametrize("is_deep", [False, True])
 @pytest.mark.parametrize("offset", [19, 17, 11, 7, 1])
-def test_files_that_a_truncation_needs_stay_open_until_its_end(tmp_path, offset, is_deep):
+def test_the_files_that_a_truncation_needs_stay_open_until_it_ends(tmp_path, offset, is_deep):
     """The cache of open files closed the segment's between its opening and the cut, when no descriptor was left."""
     storage = FaultyStorage()
     log, expected = make(tmp_path / "a", storage), make(tmp_path / "b", FaultyStorage())
@@ -78,7 +78,7 @@ def test_files_that_a_truncation_needs_stay_open_until_its_end(tmp_path, offset,
     assert log.active_segment.files in log.log_dir.cache._holders
 
 
-def test_a_truncation_in_a_compacted_gap_reads_no_log_after_its_start(tmp_path):
+def test_a_truncation_in_a_compaction_gap_opens_no_file_once_it_has_begun(tmp_path):
     """The end fell below what the journal of producers knows: the log was read in the middle of the truncation."""
     storage = FaultyStorage()
     log = open_log(tmp_path, CONFIG, storage=storage)

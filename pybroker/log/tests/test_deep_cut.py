@@ -43,7 +43,7 @@ def told(log: Log) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 1000])
 @pytest.mark.parametrize("offset", [119, 97, 60, 6, 0, 120])
-def test_a_truncation_in_pieces_equals_a_truncation_at_once(tmp_path, offset, segment_bytes):
+def test_a_truncation_in_steps_has_the_same_result_as_one_at_once(tmp_path, offset, segment_bytes):
     config = LogConfig(segment_bytes=segment_bytes)
     log, expected = make(tmp_path / "a", config), make(tmp_path / "b", config)
     before = told(log)
@@ -60,7 +60,7 @@ def test_a_truncation_in_pieces_equals_a_truncation_at_once(tmp_path, offset, se
     assert [found for found, _ in contents(open_log(tmp_path / "a", config))] == list(range(offset))
 
 
-def test_a_truncation_within_the_journal_is_done_at_once(tmp_path):
+def test_a_truncation_within_the_producer_journal_needs_one_step(tmp_path):
     log = make(tmp_path)
     log.producers._journal.begin_at(50)
     cut = DeepCut(log, 60)
@@ -70,7 +70,7 @@ def test_a_truncation_within_the_journal_is_done_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("change", ["append", "cut", "retention"])
-def test_a_log_that_changes_during_a_deep_cut_is_read_again(tmp_path, change):
+def test_a_log_that_changes_during_a_deep_truncation_is_read_again(tmp_path, change):
     config = LogConfig(segment_bytes=1000)
     log, expected = make(tmp_path / "a", config), make(tmp_path / "b", config)
     for each in (log, expected):
@@ -95,7 +95,7 @@ def test_a_log_that_changes_during_a_deep_cut_is_read_again(tmp_path, change):
     assert told(log) == told(expected)
 
 
-def test_a_log_dir_failure_ends_a_deep_cut(tmp_path):
+def test_a_log_dir_failure_ends_a_deep_truncation(tmp_path):
     log = make(tmp_path)
     cut = DeepCut(log, 100)
     assert not cut.go_on(NOW)

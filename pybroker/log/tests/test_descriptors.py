@@ -225,7 +225,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_without_a_descriptor_is_refused_completely_and_works_later(tmp_path, name):
+def test_an_operation_without_a_free_descriptor_changes_nothing_and_succeeds_later(tmp_path, name):
     act, prepare, options = OPERATIONS[name], PREPARED.get(name, lambda world: None), OPTIONS.get(name, {})
     whole = World(tmp_path / "whole", **options)
     before, before_by_a_start = whole.told(), whole.told_by_a_start()
@@ -292,7 +292,7 @@ def test_the_next_sync_covers_what_a_sync_without_descriptors_left_out(tmp_path)
         assert world.log.recovery_point == 22
 
 
-def test_a_log_that_cannot_be_set_aside_is_set_aside_later(tmp_path):
+def test_a_log_that_cannot_be_renamed_to_a_stray_becomes_one_later(tmp_path):
     whole = World(tmp_path / "whole")
     for world in every_step(tmp_path):
         with contextlib.suppress(errors.KafkaStorageError):
@@ -305,7 +305,7 @@ def test_a_log_that_cannot_be_set_aside_is_set_aside_later(tmp_path):
         assert world.told() == whole.told()
 
 
-def test_a_new_topic_waits_until_the_old_log_of_its_name_is_set_aside(tmp_path):
+def test_a_new_topic_waits_until_the_old_log_of_its_name_is_a_stray(tmp_path):
     world = World(tmp_path)
     world.storage.descriptors_left = 0
     with pytest.raises(errors.KafkaStorageError):
@@ -318,7 +318,7 @@ def test_a_new_topic_waits_until_the_old_log_of_its_name_is_set_aside(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["open", "sync_folder"])
-def test_a_log_that_is_deleted_without_descriptors_is_gone_and_its_files_go_when_that_is_durable(tmp_path, kind):
+def test_a_log_deleted_without_free_descriptors_loses_its_files_once_its_deletion_is_durable(tmp_path, kind):
     world = World(tmp_path)
     log = world.log
     world.storage.fail(kind, errno.EMFILE)
@@ -371,7 +371,7 @@ def test_a_compaction_without_descriptors_is_repeated(tmp_path):
             break
 
 
-def test_an_index_that_lags_is_complete_after_a_move(tmp_path):
+def test_an_index_with_unwritten_entries_is_complete_after_a_move(tmp_path):
     for world in every_step(tmp_path):
         refused = is_refused(abort, world)
         world.heal()

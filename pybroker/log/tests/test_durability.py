@@ -20,7 +20,7 @@ def log(tmp_path: Path) -> Log:
     return log
 
 
-def test_a_truncation_during_a_sync_leaves_the_recovery_point(log: Log, monkeypatch: Any) -> None:
+def test_a_sync_during_a_truncation_does_not_raise_the_recovery_point(log: Log, monkeypatch: Any) -> None:
     sync = log.segments.sync
 
     def cut_meanwhile(start: int, end: int) -> None:
@@ -32,7 +32,7 @@ def test_a_truncation_during_a_sync_leaves_the_recovery_point(log: Log, monkeypa
     assert log.recovery_point == 0
 
 
-def test_a_sync_between_announcement_and_truncation_does_not_count(log: Log, monkeypatch: Any) -> None:
+def test_a_sync_just_before_a_truncation_does_not_raise_the_recovery_point(log: Log, monkeypatch: Any) -> None:
     log.flush()
     checkpoint = log.log_dir.checkpoint_recovery_points
     seen = []

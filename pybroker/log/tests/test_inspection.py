@@ -45,7 +45,7 @@ def test_the_inspection_finds_nothing_in_logs_that_the_broker_wrote(folder: Path
     assert list(inspection.partitions(str(folder.parent))) == [str(folder)]
 
 
-def test_nothing_is_changed(folder: Path) -> None:
+def test_the_inspection_changes_no_file(folder: Path) -> None:
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
     inspection.inspect_partition(str(folder))
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()} == before
@@ -80,14 +80,14 @@ def cut(path: Path) -> None:
         ("leader-epoch-checkpoint", flip(0), ""),
     ],
 )
-def test_damage_is_found_where_it_is(folder: Path, suffix: str, damage: Damage, problem: str) -> None:
+def test_the_inspection_reports_where_damage_is(folder: Path, suffix: str, damage: Damage, problem: str) -> None:
     path = sorted(each for each in folder.iterdir() if each.name.endswith(suffix) and each.stat().st_size)[0]
     damage(path)
     findings = inspection.inspect_partition(str(folder)).findings
     assert [each for each in findings if each.path == str(path) and problem in each.problem], findings
 
 
-def test_an_index_entry_without_an_abort_is_found(folder: Path) -> None:
+def test_the_inspection_reports_a_transaction_index_entry_without_its_abort_marker(folder: Path) -> None:
     index = next(folder.glob("*.txnindex"))
     flip(9)(index)
     (finding,) = inspection.inspect_partition(str(folder)).findings
@@ -95,7 +95,7 @@ def test_an_index_entry_without_an_abort_is_found(folder: Path) -> None:
     assert "there is no marker of producer" in finding.problem
 
 
-def test_a_segment_that_reaches_into_the_next_is_found(folder: Path) -> None:
+def test_the_inspection_reports_a_segment_that_overlaps_the_next(folder: Path) -> None:
     first, second = logs(folder)[:2]
     renamed = first.with_name(f"{int(second.stem) - 1:020d}.log")
     second.rename(renamed)

@@ -308,7 +308,7 @@ def meanwhile(disk: Disk, *works: Callable[[], object]) -> None:
     disk.run = SimpleNamespace(step=step)  # type: ignore[assignment]
 
 
-def test_a_folder_sync_that_ends_late_undoes_no_later_one(tmp_path):
+def test_a_folder_sync_that_ends_late_does_not_undo_a_later_one(tmp_path):
     disk, path = Disk(), str(tmp_path / "a")
 
     def make_and_sync() -> None:
@@ -322,7 +322,7 @@ def test_a_folder_sync_that_ends_late_undoes_no_later_one(tmp_path):
     assert disk.has(path, 0)
 
 
-def test_a_folder_sync_covers_nothing_that_came_after_its_start(tmp_path):
+def test_a_folder_sync_covers_no_file_created_after_its_start(tmp_path):
     disk, path = Disk(), str(tmp_path / "a")
     meanwhile(disk, lambda: disk.open(path, create=True))
     disk.sync_folder(str(tmp_path))
@@ -331,7 +331,7 @@ def test_a_folder_sync_covers_nothing_that_came_after_its_start(tmp_path):
     assert disk.has(path, 0)
 
 
-def test_an_old_list_of_names_does_not_cover_a_reused_inode(tmp_path):
+def test_a_folder_sync_does_not_cover_a_file_created_again_meanwhile(tmp_path):
     disk, path = SmallDisk(), str(tmp_path / "a")
 
     def make_anew() -> None:
@@ -346,7 +346,7 @@ def test_an_old_list_of_names_does_not_cover_a_reused_inode(tmp_path):
     assert not disk.has(path, 0)
 
 
-def test_a_sync_covers_the_names_that_exist_from_its_start_to_its_end(tmp_path):
+def test_a_folder_sync_covers_the_files_that_exist_from_its_start_to_its_end(tmp_path):
     disk, path = Disk(), str(tmp_path / "a")
     file = disk.open(path, create=True)
     disk.sync_folder(str(tmp_path))

@@ -85,7 +85,7 @@ def told(root: Path) -> dict[object, int]:
     return checkpoints.read_offsets(Storage(), f"{root}/{checkpoints.LOG_START}")
 
 
-def test_the_checkpoint_has_the_log_start_until_the_segment_names_show_it(tmp_path):
+def test_the_checkpoint_keeps_the_log_start_until_a_segment_is_named_after_it(tmp_path):
     logs, log = begun(tmp_path)
     delete_records(log, 35)
     logs.checkpoint_log_start_offsets()
@@ -148,7 +148,7 @@ def test_a_log_truncated_below_its_start_keeps_later_appends(tmp_path):
     assert start_after(tmp_path) == 20
 
 
-def test_a_log_start_is_written_once(tmp_path, monkeypatch):
+def test_an_unchanged_log_start_is_not_written_again(tmp_path, monkeypatch):
     _, log = begun(tmp_path)
     delete_records(log, 7)
     written = []

@@ -233,7 +233,7 @@ def test_log_dir_of_another_cluster_is_refused(tmp_path):
 # Failing dirs
 
 
-def test_case_11_failed_dir_is_left_out_and_the_others_serve_on(tmp_path):
+def test_case_11_a_failed_log_dir_is_left_out_and_the_others_still_serve(tmp_path):
     storage = FaultyStorage()
     logs = loaded(tmp_path / "a", tmp_path / "b", storage=storage)
     for index in range(4):
@@ -273,7 +273,7 @@ def test_case_11_the_failure_of_all_dirs_is_reported(tmp_path):
         logs.get_or_create(tp(1), TOPIC_ID, CONFIG)
 
 
-def test_dir_that_cannot_be_loaded_is_offline_and_none_left_is_fatal(tmp_path):
+def test_a_log_dir_that_cannot_be_loaded_is_offline_and_without_any_the_start_fails(tmp_path):
     (tmp_path / "file").write_text("no folder")
     logs = loaded(tmp_path / "file", tmp_path / "good")
     assert logs.offline_dirs == [logs.dirs[0]]
@@ -294,7 +294,7 @@ def test_flush_ms_syncs_logs_that_have_waited_long_enough(tmp_path):
     assert log.recovery_point == 1
 
 
-def test_sealed_segments_are_synced_when_a_log_rolls(tmp_path):
+def test_a_sealed_segment_is_synced_when_the_log_rolls(tmp_path):
     log = loaded(tmp_path).get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(40))
     assert log.recovery_point == log.active_segment.base_offset > 0
@@ -352,7 +352,7 @@ def test_background_work_on_a_log_that_is_being_deleted_is_no_disk_failure(tmp_p
     assert not list(tmp_path.glob("flights*"))
 
 
-def test_background_work_that_comes_too_late_leaves_a_deleted_log_alone(tmp_path):
+def test_late_background_work_does_not_touch_a_deleted_log(tmp_path):
     logs = loaded(tmp_path)
     log = logs.get_or_create(tp(0), TOPIC_ID, CONFIG)
     fill(log, numbered(10))

@@ -102,7 +102,7 @@ class Pair:
 
 @given(operations)
 @settings(max_examples=150, deadline=None)
-def test_a_log_agrees_with_a_list(life):
+def test_a_log_behaves_like_a_list_of_records(life):
     with tempfile.TemporaryDirectory() as root:
         pair = Pair(root)
         for name, argument in life:

@@ -36,7 +36,7 @@ def test_every_offset_is_found_wherever_it_lies(log):
             assert part.next_offset == offset + 1
 
 
-def test_a_segment_is_read_from_its_beginning_without_a_look_at_what_is_trusted(log, monkeypatch):
+def test_a_second_read_of_a_segment_checks_no_bytes_again(log, monkeypatch):
     def read(file, length, position):
         raise AssertionError(f"{length} bytes of {file.path} are read")
 
@@ -72,14 +72,14 @@ def test_s73_offsets_are_found_through_the_right_segments(tmp_path, second):
             assert min(records) == second - 1
 
 
-def test_a_gap_of_compaction_gives_the_next_batch(tmp_path):
+def test_a_read_in_a_compaction_gap_returns_the_next_batch(tmp_path):
     log = open_log(tmp_path)
     log.append_as_follower(batch(b"a", base_offset=3), 0, NOW)
     log.append_as_follower(batch(b"b", base_offset=90), 0, NOW)
     assert read_header(log.read(50, 1000).read()).base_offset == 90
 
 
-def test_offset_inside_a_batch_gives_the_whole_batch(tmp_path):
+def test_a_read_at_an_offset_inside_a_batch_returns_the_whole_batch(tmp_path):
     log = open_log(tmp_path)
     log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
     assert read_header(log.read(1, 1000).read()).base_offset == 0
@@ -91,13 +91,13 @@ def test_offset_outside_the_log_is_out_of_range(log, offset):
         log.read(offset, 1000)
 
 
-def test_reading_at_the_end_or_beyond_the_bound_is_empty(log):
+def test_a_read_at_the_log_end_or_from_the_upper_bound_returns_nothing(log):
     assert log.read(500, 1000).size == 0
     assert log.read(300, 1000, upper_bound=300).size == 0
     assert log.read(400, 1000, upper_bound=300).size == 0
 
 
-def test_only_whole_batches_within_max_bytes_are_given(log):
+def test_a_read_returns_only_whole_batches_within_max_bytes(log):
     size = log.read(0, 1).size
     part = log.read(0, 10 * size + size // 2)
     assert part.size == 10 * size
@@ -105,13 +105,13 @@ def test_only_whole_batches_within_max_bytes_are_given(log):
     assert [record.offset for record in iterate(part.read())] == list(range(10))
 
 
-def test_first_batch_is_given_whole_even_if_it_is_larger_unless_told_otherwise(log):
+def test_a_read_returns_a_larger_first_batch_whole_unless_told_otherwise(log):
     assert log.read(7, 1).next_offset == 8
     assert log.read(7, 1, min_one=False).size == 0
 
 
 @pytest.mark.parametrize("bound", [1, 77, 130, 131, 499])
-def test_nothing_at_or_beyond_the_bound_is_given(log, bound):
+def test_a_read_returns_no_record_at_or_beyond_the_upper_bound(log, bound):
     offset = 0
     while (part := log.read(offset, 1 << 20, upper_bound=bound)).size:
         assert all(record.offset < bound for record in iterate(part.read()))
@@ -119,7 +119,7 @@ def test_nothing_at_or_beyond_the_bound_is_given(log, bound):
     assert offset == bound
 
 
-def test_slices_name_a_place_in_a_file_that_stays_open_while_it_is_held(log):
+def test_a_file_slice_is_readable_after_retention_removes_its_segment(log):
     part = log.read(0, 1000)
     assert isinstance(part.records, FileSlice)
     log.config = LogConfig(retention_ms=0, segment_bytes=20_000)
@@ -162,7 +162,7 @@ def test_case_8_record_damaged_on_disk_is_corrupt_and_those_around_it_are_not(lo
     assert next(iterate(log.read(43, 1000).read())).offset == 43
 
 
-def test_case_8_damage_during_the_process_is_detected(log):
+def test_case_8_damage_while_the_broker_runs_is_detected(log):
     assert len(contents(log)) == 500
     flip(log, 42)
     os.utime(log.segments[0].path, ns=(2**62, 2**62))
@@ -170,7 +170,7 @@ def test_case_8_damage_during_the_process_is_detected(log):
         log.read(42, 1000)
 
 
-def test_case_8_damage_is_detected_after_trust_has_expired(log):
+def test_case_8_damage_is_detected_once_checked_bytes_are_no_longer_trusted(log):
     modified = os.stat(log.segments[0].path).st_mtime_ns
     flip(log, 42)
     os.utime(log.segments[0].path, ns=(modified, modified))
@@ -327,7 +327,7 @@ def message(offset: int, value: bytes, magic: int, timestamp: int = NOW) -> byte
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_s79_old_messages_are_read_as_v2_batches_and_new_ones_follow(tmp_path, magic):
+def test_s79_messages_of_old_formats_are_read_as_v2_batches_and_new_ones_follow(tmp_path, magic):
     open_log(tmp_path).close()
     path = tmp_path / "t-0/00000000000000000000.log"
     path.write_bytes(b"".join(message(n, b"%d" % n, magic) for n in range(50)))
@@ -346,7 +346,7 @@ def test_s79_old_messages_are_read_as_v2_batches_and_new_ones_follow(tmp_path, m
 
 
 @pytest.mark.parametrize("claimed", [7, 12, 400, 1 << 40])
-def test_case_8_an_offset_that_rotted_on_disk_is_not_served(tmp_path, claimed):
+def test_case_8_a_batch_with_a_damaged_offset_is_not_served(tmp_path, claimed):
     """The CRC does not cover the base offset; its neighbours give it away, though not always which
     of the two is wrong.
     """
@@ -368,7 +368,7 @@ def test_case_8_an_offset_that_rotted_on_disk_is_not_served(tmp_path, claimed):
     assert [record.offset for record in iterate(log.read(30, 100 * size).read())] == list(range(30, 40))
 
 
-def test_a_search_by_time_reads_nothing_of_what_lies_below_the_log_start(tmp_path, monkeypatch):
+def test_a_search_by_time_reads_nothing_below_the_log_start(tmp_path, monkeypatch):
     log = open_log(tmp_path, LogConfig(segment_bytes=400_000))
     for number in range(3000):
         log.append_as_leader(batch(*[bytes(20)] * 10, timestamp=NOW + number), 0, NOW)

@@ -73,7 +73,7 @@ REASONS: dict[str, Callable[[Log], None]] = {
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_retention_takes_several_turns(tmp_path, turns, reason):
+def test_retention_removes_many_segments_in_several_turns_of_the_event_loop(tmp_path, turns, reason):
     logs = manager(tmp_path, storage=UnsyncedStorage())
     logs.load()
     log = logs.get_or_create(TP, TOPIC_ID, COMPACTED)
@@ -97,7 +97,7 @@ def told(log: Log) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("offset", [COUNT - 3, 2 * REMOVED_PER_TURN + 1, 5, 0])
-def test_a_truncation_takes_several_turns(tmp_path, turns, offset):
+def test_a_truncation_removes_many_segments_in_several_turns_of_the_event_loop(tmp_path, turns, offset):
     log, expected = (open_log(tmp_path / name, storage=UnsyncedStorage()) for name in "ab")
     fill(log)
     fill(expected)
@@ -111,7 +111,7 @@ def test_a_truncation_takes_several_turns(tmp_path, turns, offset):
 
 
 @pytest.mark.parametrize("offset", [0, 7, COUNT + 1000])
-def test_a_log_starts_over_in_several_turns(tmp_path, turns, offset):
+def test_a_reset_log_removes_many_segments_in_several_turns_of_the_event_loop(tmp_path, turns, offset):
     log, expected = (open_log(tmp_path / name, storage=UnsyncedStorage()) for name in "ab")
     fill(log)
     fill(expected)
@@ -137,7 +137,7 @@ def test_a_damaged_log_is_still_removed_completely(tmp_path, number, starts_over
     assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (0, 0, 1)
 
 
-def test_a_compaction_swaps_in_several_turns(tmp_path, turns):
+def test_a_compaction_swaps_many_segments_in_several_turns_of_the_event_loop(tmp_path, turns):
     made = Compacted(tmp_path)
     for number in range(COUNT):
         made.append((b"%d" % (number % 3), b"%d" % number))
@@ -149,7 +149,7 @@ def test_a_compaction_swaps_in_several_turns(tmp_path, turns):
     assert len(made.log.segments) == 1 + -(-COUNT // REMOVED_PER_TURN)
 
 
-def test_snapshots_that_cannot_be_removed_stay_known(tmp_path):
+def test_snapshots_that_cannot_be_removed_are_not_forgotten(tmp_path):
     class Failing(UnsyncedStorage):
         def unlink(self, path: str) -> None:
             if path.endswith(f"{5:020d}.snapshot"):
@@ -177,7 +177,7 @@ class Counted(int):
     __hash__ = int.__hash__
 
 
-def test_the_removal_of_snapshots_is_linear(tmp_path):
+def test_the_time_to_remove_snapshots_grows_in_proportion_to_their_number(tmp_path):
     producers = ProducerStates(UnsyncedStorage(), str(tmp_path))
     producers._snapshots = [Counted(offset) for offset in range(1000)]
     producers.remove_snapshots(lambda offset: offset % 2 == 0)

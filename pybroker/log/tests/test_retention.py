@@ -52,7 +52,7 @@ def test_the_oldest_segments_are_deleted_by_time_size_and_log_start(config, log_
     assert expired_count(SEGMENTS, LogConfig(**config), log_start, high_watermark, 250, NOW) == count
 
 
-def test_case_29_a_future_timestamp_keeps_its_segment_and_takes_no_other():
+def test_case_29_a_future_timestamp_keeps_its_segment_and_deletes_no_other():
     future = [SEGMENTS[0], candidate(20, 100, NOW + 10**12), SEGMENTS[1]]
     assert expired_count(future, LogConfig(retention_ms=1000), 0, 30, 300, NOW) == 1
 
@@ -76,7 +76,7 @@ def log(tmp_path):
     return log
 
 
-def test_deleted_segments_are_gone_from_the_folder_and_the_start_moves(tmp_path, log):
+def test_retention_removes_the_files_of_a_segment_and_raises_the_log_start(tmp_path, log):
     log.config = replace(log.config, retention_bytes=2500)
     assert apply_retention(log, NOW) > 3
     assert 2500 <= log.size <= 3500
@@ -88,7 +88,7 @@ def test_deleted_segments_are_gone_from_the_folder_and_the_start_moves(tmp_path,
         log.read(0, 1000)
 
 
-def test_when_everything_is_too_old_a_new_segment_is_begun(log):
+def test_if_retention_deletes_every_segment_a_new_one_begins(log):
     log.config = replace(log.config, retention_ms=1000)
     apply_retention(log, NOW + 10_000)
     assert (log.log_start_offset, log.log_end_offset, log.size, len(log.segments)) == (50, 50, 0, 1)
@@ -169,7 +169,7 @@ def test_truncation_forgets_epochs_and_lowers_the_recovery_point(log):
     assert log.recovery_point == 45
 
 
-def test_an_empty_log_may_start_anywhere(tmp_path, log):
+def test_an_empty_log_may_start_at_any_offset(tmp_path, log):
     log.truncate_fully_and_start_at(1000, NOW)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (1000, 1000, 1000)
     fill(log, [b"a"])

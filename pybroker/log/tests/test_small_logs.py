@@ -42,7 +42,7 @@ def snapshots(path):
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_small_log_is_closed_without_a_snapshot_and_its_producers_are_found_in_it(tmp_path, log, is_clean):
+def test_a_small_log_is_closed_without_a_snapshot_and_its_producers_are_read_from_it(tmp_path, log, is_clean):
     expected = state(log), log.producers.first_unstable_offset
     log.close()
     assert snapshots(tmp_path) == []

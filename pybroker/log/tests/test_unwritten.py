@@ -65,7 +65,7 @@ def test_an_unwritten_log_is_still_empty_after_a_crash(logs: LogManager, tmp_pat
     assert files(log) == WRITTEN
 
 
-def test_a_log_that_begins_later_keeps_its_start_in_the_name_of_a_file(tmp_path: Path) -> None:
+def test_an_empty_log_keeps_a_later_start_in_the_name_of_a_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path, log_start_offset=7)
     assert f"{7:020d}.log" in files(log)
 
@@ -77,7 +77,7 @@ def test_a_truncation_of_an_unwritten_log_leaves_it_empty(logs: LogManager) -> N
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
 
 
-def test_the_names_of_files_that_come_late_are_synced_with_the_first_record(tmp_path: Path) -> None:
+def test_a_folder_is_synced_with_the_first_record_of_an_unwritten_log(tmp_path: Path) -> None:
     """The names in the folder of a copy are synced while it has no records: that must not count for later files."""
     storage = RecordingStorage(str(tmp_path / "life"))
     logs = manager(tmp_path / "life/data", storage=storage)

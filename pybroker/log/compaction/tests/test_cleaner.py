@@ -83,7 +83,7 @@ def test_a_log_whose_policy_no_longer_compacts_keeps_its_records(tmp_path, turn)
     assert len(records(made.log)) == 2
 
 
-def test_a_log_whose_compaction_fails_unexpectedly_does_not_keep_others_waiting(tmp_path, monkeypatch, caplog):
+def test_other_logs_are_compacted_though_the_compaction_of_one_raises(tmp_path, monkeypatch, caplog):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.roll()
@@ -105,7 +105,7 @@ class CutWhileRead(Throttle):
         return 0.0
 
 
-def test_data_read_during_a_truncation_do_not_count_as_damage(tmp_path):
+def test_a_compaction_does_not_report_as_corrupt_what_a_truncation_cuts_off_meanwhile(tmp_path):
     throttle = CutWhileRead()
     made = Compacted(tmp_path, throttle=throttle)
     for _ in range(6):
@@ -119,7 +119,7 @@ def test_data_read_during_a_truncation_do_not_count_as_damage(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["in the dirty part", "in what was compacted before"])
-def test_a_log_with_a_record_that_has_become_too_large_waits_for_another_limit(tmp_path, where):
+def test_a_log_with_a_record_over_a_lowered_limit_is_compacted_after_the_limit_rises(tmp_path, where):
     made = Compacted(tmp_path)
     made.append((b"a", bytes(4096)), codec=4)
     if where == "in what was compacted before":

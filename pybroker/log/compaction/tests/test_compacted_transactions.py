@@ -7,7 +7,7 @@ import os
 from pybroker.log.compaction.tests.compacted import HOUR_MS, Compacted, batches_of, records
 
 
-def test_the_last_batch_of_a_producer_stays_without_records(tmp_path):
+def test_compaction_keeps_the_last_batch_of_a_producer_without_its_records(tmp_path):
     made = Compacted(tmp_path)
     for sequence in range(3):
         made.append((b"a", b"x"), producer_id=7, producer_epoch=2, base_sequence=sequence)
@@ -61,7 +61,7 @@ def test_nothing_of_an_open_transaction_is_compacted(tmp_path):
     assert [value for _, _, value in records(made.log)] == [b"3"]
 
 
-def test_a_marker_behind_the_compacted_part_still_aborts_its_records(tmp_path):
+def test_compaction_removes_aborted_records_whose_marker_is_in_a_later_segment(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.append((b"a", b"2"), transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
@@ -71,7 +71,7 @@ def test_a_marker_behind_the_compacted_part_still_aborts_its_records(tmp_path):
     assert records(made.log) == [(0, b"a", b"1")]
 
 
-def test_a_marker_and_its_index_entry_stay_while_a_batch_of_the_transaction_does(tmp_path):
+def test_compaction_keeps_a_marker_and_its_index_entry_while_a_batch_of_the_transaction_is_left(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"), transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     made.end(0, producer=1)
@@ -82,7 +82,7 @@ def test_a_marker_and_its_index_entry_stay_while_a_batch_of_the_transaction_does
     assert [(a.producer_id, a.first_offset, a.last_offset) for a in made.log.aborted_transactions(0, 2)] == [(1, 0, 1)]
 
 
-def test_a_marker_without_a_batch_is_removed_after_its_horizon(tmp_path):
+def test_compaction_removes_a_marker_without_batches_after_its_delete_horizon(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"), transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     made.end(1, producer=1)
@@ -101,7 +101,7 @@ def test_a_marker_without_a_batch_is_removed_after_its_horizon(tmp_path):
     assert states[3] == [(3, False)]
 
 
-def test_aborted_records_are_removed_before_their_index_entry_is_on_disk(tmp_path):
+def test_compaction_removes_aborted_records_before_the_transaction_index_is_on_disk(tmp_path):
     """A sealed segment's transaction index is written with the next sync."""
     made = Compacted(tmp_path)
     made.append((b"a", b"old"))
@@ -116,7 +116,7 @@ def test_aborted_records_are_removed_before_their_index_entry_is_on_disk(tmp_pat
     assert len(made.log.aborted_transactions(0, 10)) == 3
 
 
-def test_a_tombstone_counts_after_an_aborted_transaction_of_an_earlier_round(tmp_path):
+def test_an_aborted_transaction_of_an_earlier_round_does_not_hide_a_later_committed_tombstone(tmp_path):
     made = Compacted(tmp_path)
     sent = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     made.append((b"k", b"1"), base_sequence=0, **sent)

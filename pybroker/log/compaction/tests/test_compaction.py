@@ -44,7 +44,7 @@ def test_records_keep_timestamps_and_headers(tmp_path):
     ]
 
 
-def test_a_batch_that_keeps_everything_keeps_its_bytes(tmp_path):
+def test_a_batch_that_loses_no_record_keeps_its_bytes(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"), (b"b", b"2"), codec=4)
     before = made.log.read_bytes(0, 10_000)
@@ -53,7 +53,7 @@ def test_a_batch_that_keeps_everything_keeps_its_bytes(tmp_path):
     assert made.log.read_bytes(0, len(before)) == before
 
 
-def test_random_logs_are_compacted_to_the_model(tmp_path):
+def test_random_logs_are_compacted_as_a_simple_model_predicts(tmp_path):
     """Against a dict: any codec, any size of batch, several rounds, each over several segments."""
     choice = random.Random(4)
     made = Compacted(tmp_path)
@@ -93,7 +93,7 @@ def test_nothing_beyond_the_high_watermark_is_compacted(tmp_path):
     assert len(records(made.log)) == 2
 
 
-def test_a_full_map_ends_the_round_and_the_next_one_continues(tmp_path):
+def test_a_full_offset_map_ends_the_compaction_round_and_the_next_round_continues(tmp_path):
     made = Compacted(tmp_path)
     for number in range(3000):
         made.append((b"key %d" % number, b"old"))
@@ -108,7 +108,7 @@ def test_a_full_map_ends_the_round_and_the_next_one_continues(tmp_path):
     assert records(made.log) == [(3000 + n, b"key %d" % n, b"new") for n in range(3000)]
 
 
-def test_a_batch_with_more_keys_than_the_map_makes_the_log_uncleanable(tmp_path, caplog):
+def test_a_batch_with_more_keys_than_the_offset_map_holds_makes_the_log_uncleanable(tmp_path, caplog):
     made = Compacted(tmp_path)
     made.append(*((b"%d" % number, b"") for number in range(5000)))
     made.roll()
@@ -136,7 +136,7 @@ def test_an_uncleanable_log_is_tried_again_after_a_setting_changes(tmp_path, cap
     assert records(made.log) == [(1, b"a", b"2")]
 
 
-def test_a_tombstone_stays_until_its_horizon_and_no_older_value_comes_back(tmp_path):
+def test_a_tombstone_stays_until_its_delete_horizon_and_no_older_value_returns(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"), (b"b", b"2"))
     made.append((b"a", None), log_time=NOW + 7)
@@ -155,7 +155,7 @@ def test_a_tombstone_stays_until_its_horizon_and_no_older_value_comes_back(tmp_p
     assert [key for _, key, _ in records(made.log)] == [b"b", b"c", b"d"]
 
 
-def test_a_horizon_does_not_move_with_later_rounds(tmp_path):
+def test_later_compaction_rounds_do_not_move_a_delete_horizon(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", None), (b"b", b"1"), codec=3)
     made.clean()
@@ -165,7 +165,7 @@ def test_a_horizon_does_not_move_with_later_rounds(tmp_path):
     assert [b.delete_horizon_ms for b in batches_of(made.log) if b.delete_horizon_ms] == [NOW + HOUR_MS]
 
 
-def test_small_segments_become_one_and_large_ones_stay_apart(tmp_path):
+def test_compaction_merges_small_segments_and_leaves_large_ones_separate(tmp_path):
     made = Compacted(
         tmp_path, LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=4000, min_cleanable_dirty_ratio=0.0)
     )
@@ -193,7 +193,7 @@ def test_indexes_of_a_compacted_segment_find_every_offset_and_time(tmp_path):
     assert len(made.log.segments[0].offset_index) > 10
 
 
-def test_a_gap_is_read_from_the_next_record(tmp_path):
+def test_a_read_in_a_compaction_gap_begins_at_the_next_record(tmp_path):
     made = Compacted(tmp_path)
     for value in (b"1", b"2", b"3"):
         made.append((b"a", value))
@@ -202,7 +202,7 @@ def test_a_gap_is_read_from_the_next_record(tmp_path):
     assert [r.offset for r in iterate(made.log.read_bytes(0, 1))] == [2]
 
 
-def test_empty_segments_are_skipped_if_more_follows(tmp_path):
+def test_a_read_skips_empty_segments_if_records_follow(tmp_path):
     made = Compacted(
         tmp_path, LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=4000, min_cleanable_dirty_ratio=0.0)
     )
@@ -215,7 +215,7 @@ def test_empty_segments_are_skipped_if_more_follows(tmp_path):
     assert made.log.read(0, 1 << 20, 5).next_offset == 5
 
 
-def test_damage_makes_a_log_uncleanable_and_changes_nothing(tmp_path):
+def test_a_corrupt_record_makes_a_log_uncleanable_and_changes_no_file(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.append((b"a", b"2"))
@@ -231,7 +231,7 @@ def test_damage_makes_a_log_uncleanable_and_changes_nothing(tmp_path):
     assert not made.files(".cleaned", ".swap")
 
 
-def test_the_checkpoint_has_kafkas_form_and_is_read_at_the_start(tmp_path):
+def test_the_cleaner_checkpoint_has_kafkas_format_and_is_read_at_the_start(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.clean()
@@ -240,7 +240,7 @@ def test_the_checkpoint_has_kafkas_form_and_is_read_at_the_start(tmp_path):
     assert Compacted(tmp_path).log.clean_offset == 1
 
 
-def test_a_clean_offset_beyond_the_end_counts_for_nothing(tmp_path):
+def test_a_cleaner_checkpoint_beyond_the_log_end_is_ignored(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.append((b"a", b"2"))
@@ -249,7 +249,7 @@ def test_a_clean_offset_beyond_the_end_counts_for_nothing(tmp_path):
     assert len(records(made.log)) == 1
 
 
-def test_a_log_is_due_by_its_dirty_ratio(tmp_path):
+def test_a_log_is_compacted_when_its_dirty_ratio_is_high_enough(tmp_path):
     made = Compacted(tmp_path, LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.5))
     for number in range(10):
         made.append((b"%d" % number, bytes(100)))
@@ -302,7 +302,7 @@ def test_snapshots_of_merged_segments_are_removed(tmp_path):
     assert len(made.files(".snapshot")) == 1
 
 
-def test_a_throttle_waits_for_the_bytes_that_were_used():
+def test_the_throttle_delays_by_the_bytes_used_so_far():
     throttle = Throttle(1000.0)
     assert throttle.delay(1000, 10.0) == 0.0
     assert throttle.delay(500, 10.0) == pytest.approx(0.5)
@@ -310,7 +310,7 @@ def test_a_throttle_waits_for_the_bytes_that_were_used():
     assert throttle.delay(2000, 100.0) == pytest.approx(1.0)
 
 
-def test_cleanable_is_none_without_sealed_dirty_segments(tmp_path):
+def test_a_log_without_sealed_dirty_segments_is_not_cleanable(tmp_path):
     made = Compacted(tmp_path)
     assert cleanable(made.log, NOW) is None
     made.append((b"a", b"1"))
@@ -338,7 +338,7 @@ def test_a_truncation_lowers_the_checkpoint_at_once(tmp_path):
     assert checkpoints.read_offsets(made.storage, f"{tmp_path}/data/{checkpoints.CLEANER}") == {TP: 1}
 
 
-def test_a_delete_retention_for_ever_keeps_tombstones(tmp_path):
+def test_tombstones_stay_if_delete_retention_ms_is_endless(tmp_path):
     made = Compacted(tmp_path, replace(CONFIG, delete_retention_ms=MAX_LONG))
     made.append((b"k", b"1"))
     made.append((b"k", None), log_time=NOW)

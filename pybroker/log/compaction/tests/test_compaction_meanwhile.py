@@ -119,7 +119,7 @@ def test_a_log_that_is_moved_is_not_compacted(tmp_path):
     assert checkpoints.read_offsets(made.storage, f"{other}/{checkpoints.CLEANER}") == {TP: 2}
 
 
-def test_an_interrupted_compaction_leaves_no_file(tmp_path):
+def test_an_interrupted_compaction_leaves_no_temporary_file(tmp_path):
     made = Compacted(tmp_path)
     made.append((b"a", b"1"))
     made.append((b"a", b"2"))

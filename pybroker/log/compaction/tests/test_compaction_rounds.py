@@ -14,7 +14,7 @@ STEPS = 70
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, PER_TEST))
-def test_a_compacted_log_agrees_with_a_model_of_its_keys(tmp_path: Path, first: int) -> None:
+def test_a_compacted_log_behaves_like_a_dictionary_of_its_keys(tmp_path: Path, first: int) -> None:
     rounds = 0
     for seed in range(first, first + PER_TEST):
         history = History(tmp_path / str(seed), seed)

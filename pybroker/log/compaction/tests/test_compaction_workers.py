@@ -52,7 +52,7 @@ def threads() -> Callable[[], list[str]]:
     return found
 
 
-def test_a_log_that_is_due_is_compacted(tmp_path, threads):
+def test_a_worker_compacts_a_log_that_is_due(tmp_path, threads):
     async def run() -> None:
         logs, log = a_log(tmp_path)
         workers = CompactionWorkers(
@@ -79,7 +79,7 @@ def test_compaction_may_be_switched_off(tmp_path, values, threads):
     asyncio.run(run())
 
 
-def test_threads_and_budget_follow_the_configuration(tmp_path, threads):
+def test_cleaner_threads_and_their_buffer_size_follow_the_configuration(tmp_path, threads):
     async def run() -> None:
         logs, log = a_log(tmp_path)
         config = config_with(log_cleaner_threads="0", log_cleaner_backoff_ms="1")
@@ -97,7 +97,7 @@ def test_threads_and_budget_follow_the_configuration(tmp_path, threads):
     asyncio.run(run())
 
 
-def test_a_stop_does_not_wait_for_the_budget(tmp_path, threads, monkeypatch):
+def test_a_stop_does_not_wait_for_the_throttle_of_a_compaction(tmp_path, threads, monkeypatch):
     delay, delays = Throttle.delay, []
 
     def noted(throttle, used_bytes, now_s):

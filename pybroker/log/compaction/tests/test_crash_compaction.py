@@ -176,7 +176,7 @@ def _straight_to_final(self: CleanedSegment) -> None:
         self._storage.rename(self._path(suffix, ".cleaned"), self._stem + suffix)
 
 
-def test_a_swap_that_leaves_no_trace_is_found(tmp_path, monkeypatch):
+def test_a_planted_swap_without_swap_files_is_detected(tmp_path, monkeypatch):
     monkeypatch.setattr(CleanedSegment, "to_swap", _no_swap)
     monkeypatch.setattr(CleanedSegment, "to_final", _straight_to_final)
     changes = live(str(tmp_path / "life"))

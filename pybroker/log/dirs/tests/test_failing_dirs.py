@@ -26,7 +26,7 @@ class HangingStorage(Storage):
         super().replace(path, data)
 
 
-def test_a_dir_fails_at_once_though_a_checkpoint_hangs(tmp_path: Path) -> None:
+def test_a_log_dir_goes_offline_at_once_though_a_checkpoint_write_hangs(tmp_path: Path) -> None:
     """The loop waited for the thread that wrote it, and all log dirs with the loop."""
     storage = HangingStorage()
     log_dir = LogDir(storage, FileCache(), str(tmp_path))

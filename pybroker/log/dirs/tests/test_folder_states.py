@@ -30,13 +30,13 @@ ID = "0123456789abcdef0123456789abcdef"
         ("a-0.bak", None),
     ],
 )
-def test_the_name_of_a_folder_decides_what_a_start_does(name, start):
+def test_a_start_treats_each_folder_by_its_name(name, start):
     state = folder_state(name)
     assert (state.start if state else None) is start
 
 
 @pytest.mark.parametrize("suffix", [DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX])
-def test_the_longest_name_can_be_marked(suffix):
+def test_a_folder_with_the_longest_topic_name_can_get_each_suffix(suffix):
     name = marked_name(TopicPartition("x" * 249, 12), suffix)
     state = folder_state(name)
     assert len(name) == 255
@@ -48,7 +48,7 @@ NOT_OURS = ("x.log.cleaned", "x.log.swap", "notes.txt", "1.log", "backup.log.del
 
 
 @pytest.mark.parametrize("name", NOT_OURS)
-def test_files_that_are_not_ours_are_left_alone(tmp_path, name):
+def test_a_start_changes_no_foreign_file_of_a_log(tmp_path, name):
     assert file_state(name) is None
     logs = manager(tmp_path, config=CONFIG)
     logs.load()
@@ -60,7 +60,7 @@ def test_files_that_are_not_ours_are_left_alone(tmp_path, name):
     assert (tmp_path / "t-0" / name).read_text() == "somebody's"
 
 
-def test_every_file_that_a_log_makes_is_in_the_table(tmp_path):
+def test_every_file_that_a_log_creates_is_in_the_table_of_file_states(tmp_path):
     logs = manager(tmp_path, config=CONFIG)
     logs.load()
     fill(logs.get_or_create(TP, TOPIC_ID, CONFIG), numbered(30))
@@ -72,7 +72,7 @@ def test_every_file_that_a_log_makes_is_in_the_table(tmp_path):
         assert known or folder_state(path.name), path
 
 
-def test_the_page_shows_the_table():
+def test_the_documentation_shows_the_table_of_file_states():
     text = PAGE.read_text()
     for table in (folder_states.FOLDERS, folder_states.FILES, folder_states.DIR_FILES):
         for state in table:

@@ -31,7 +31,7 @@ def test_offset_entries_are_two_big_endian_int32(offsets, tmp_path):
     ("offset", "found"),
     [(1000, None), (1009, None), (1010, 1), (1019, 1), (1020, 2), (1050, 5), (9999, 5)],
 )
-def test_lookup_gives_the_last_entry_at_or_before_the_offset(offsets, offset, found):
+def test_a_lookup_returns_the_last_entry_at_or_before_the_offset(offsets, offset, found):
     expected = None if found is None else OffsetPosition(1000 + found * 10, found * 4096)
     assert offsets.lookup(offset) == expected
 
@@ -48,7 +48,7 @@ def test_a_saved_index_is_the_same_when_it_is_read_again(offsets, tmp_path):
     assert [again.entry(n) for n in range(len(again))] == [offsets.entry(n) for n in range(5)]
 
 
-def test_appends_continue_behind_the_entries_of_the_file(offsets, tmp_path):
+def test_a_reopened_index_appends_after_its_entries_on_disk(offsets, tmp_path):
     offsets.save()
     again = OffsetIndex(Storage(), FileCache(), str(tmp_path), 1000)
     again.add(1060, 6 * 4096)
@@ -56,7 +56,7 @@ def test_appends_continue_behind_the_entries_of_the_file(offsets, tmp_path):
     assert (tmp_path / "00000000000000001000.index").stat().st_size == 6 * 8
 
 
-def test_truncated_entries_are_gone_from_the_file(offsets, tmp_path):
+def test_a_truncation_removes_index_entries_from_the_file(offsets, tmp_path):
     offsets.save()
     offsets.truncate_to_position(3 * 4096)
     assert offsets.last() == OffsetPosition(1020, 2 * 4096)
@@ -115,7 +115,7 @@ def test_transaction_index_exists_only_where_there_is_an_aborted_transaction(tmp
     assert list(index) == [AbortedTransaction(7, 1, 5, 6)]
 
 
-def test_ranges_that_touch_are_joined():
+def test_ranges_that_touch_are_merged():
     ranges = Intervals()
     for start, end in ((10, 20), (30, 40), (20, 30), (50, 60), (5, 12)):
         ranges.add(start, end)

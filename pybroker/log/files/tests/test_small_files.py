@@ -53,7 +53,7 @@ def test_unreadable_topic_id_is_unknown(tmp_path, text):
     assert partition_metadata.read(Storage(), str(tmp_path)) == partition_metadata.ZERO_ID
 
 
-def test_log_dir_is_claimed_once_and_keeps_its_id(tmp_path):
+def test_a_log_dir_gets_its_directory_id_once_and_keeps_it(tmp_path):
     first = meta_properties.claim(Storage(), str(tmp_path), "Qm9", 1)
     assert len(first.directory_id) == 22
     assert meta_properties.claim(Storage(), str(tmp_path), "Qm9", 1) == first

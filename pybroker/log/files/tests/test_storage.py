@@ -29,7 +29,7 @@ def test_an_open_file_stays_open_while_it_is_referenced(tmp_path):
         os.fstat(fd)
 
 
-def test_foreign_writes_to_a_file_are_noticed_once_and_own_writes_are_not(tmp_path):
+def test_writes_by_other_programs_are_noticed_once_and_those_of_the_broker_are_not(tmp_path):
     path = tmp_path / "x"
     file = Storage().open(str(path), create=True)
     file.write(b"hello", 0)
@@ -46,7 +46,7 @@ def test_mapped_files_read_the_same_whatever_their_size(tmp_path, size):
     assert bytes(Storage().map(str(tmp_path / "x"))) == data
 
 
-def test_files_that_were_not_used_lately_are_closed_first():
+def test_the_cache_closes_the_least_recently_used_files_first():
     cache = FileCache(2)
     first, second, third = Holder(), Holder(), Holder()
     for holder in (first, second):
@@ -59,7 +59,7 @@ def test_files_that_were_not_used_lately_are_closed_first():
     assert len(cache) == 1
 
 
-def test_what_was_lent_to_the_cache_is_given_back_at_once():
+def test_the_cache_closes_files_at_once_when_lent_descriptors_are_taken_back():
     cache = FileCache(2)
     cache.lend(2)
     holders = [Holder() for _ in range(5)]
@@ -72,7 +72,7 @@ def test_what_was_lent_to_the_cache_is_given_back_at_once():
     assert len(cache) == sum(holder.is_open for holder in holders) == 2
 
 
-def test_trust_covers_what_was_appended_or_checked_until_it_is_lost():
+def test_appended_or_checked_bytes_are_trusted_until_the_trust_is_withdrawn():
     trust = Trust(100)
     assert trust.covers(100, 200)
     assert not trust.covers(50, 150)

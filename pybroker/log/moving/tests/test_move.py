@@ -55,7 +55,7 @@ def folders(root) -> list[str]:
     return sorted(f"{each}/{name}" for each in "ab" for name in os.listdir(root / each) if "-" in name[:3])
 
 
-def test_the_switch_on_the_loop_syncs_nothing_and_copies_little(tmp_path):
+def test_the_switch_of_a_move_on_the_event_loop_syncs_nothing_and_copies_little(tmp_path):
     storage = FaultyStorage()
     move = begun(tmp_path, storage, count=50 * SEGMENT)
     move.copy()
@@ -80,7 +80,7 @@ def test_the_transaction_index_of_the_active_segment_is_durable_before_the_log_s
     assert "00000000000000000000.txnindex" in names
 
 
-def test_the_loop_does_not_copy_a_large_rest(tmp_path):
+def test_a_move_with_much_left_to_copy_does_not_switch_on_the_event_loop(tmp_path):
     move = begun(tmp_path)
     move.copy()
     fill(move.log, numbered((REST_SEGMENTS + 2) * SEGMENT))
@@ -89,7 +89,7 @@ def test_the_loop_does_not_copy_a_large_rest(tmp_path):
     assert move.switch()
 
 
-def test_the_loop_does_not_copy_a_truncated_log_again(tmp_path):
+def test_a_move_of_a_truncated_log_does_not_copy_on_the_event_loop(tmp_path):
     move = begun(tmp_path)
     move.copy()
     move.log.truncate_to(20, NOW)
@@ -101,7 +101,7 @@ def test_the_loop_does_not_copy_a_truncated_log_again(tmp_path):
     assert contents(loaded(tmp_path).get(TP)) == expected
 
 
-def test_the_loop_does_not_wait_for_a_thread_that_uses_the_files(tmp_path):
+def test_the_event_loop_does_not_wait_for_a_thread_that_uses_the_files_of_a_moving_log(tmp_path):
     move = begun(tmp_path)
     move.copy()
     with move.log.files.undisturbed(), ThreadPoolExecutor(1) as pool:
@@ -109,7 +109,7 @@ def test_the_loop_does_not_wait_for_a_thread_that_uses_the_files(tmp_path):
     assert move.switch()
 
 
-def test_the_targets_checkpoint_learns_of_deleted_records_first(tmp_path):
+def test_a_move_writes_the_log_start_to_the_targets_checkpoint_before_the_switch(tmp_path):
     move = begun(tmp_path)
     move.copy()
     move.log.update_high_watermark(40)
@@ -161,7 +161,7 @@ def test_records_promised_to_be_on_the_disk_stay_there_after_the_switch(tmp_path
     assert told == {TP: 43}
 
 
-def test_an_old_folder_that_cannot_be_renamed_loses_when_its_dir_is_back(tmp_path):
+def test_an_old_folder_that_could_not_be_renamed_is_removed_at_the_next_start(tmp_path):
     storage = FaultyStorage()
     move = begun(tmp_path, storage)
     storage.fail("rename", where=lambda path: path == f"{tmp_path}/a/t-0")
@@ -202,7 +202,7 @@ def test_a_log_that_is_deleted_before_its_move_has_settled_is_gone_from_both_dir
     assert folders(tmp_path) == ["a/t-0"]
 
 
-def test_a_stop_settles_a_move(tmp_path):
+def test_a_stop_completes_a_move_that_has_switched(tmp_path):
     logs = loaded(tmp_path)
     fill(logs.get_or_create(TP, TOPIC_ID, CONFIG, str(tmp_path / "a")), numbered(40))
     move = logs.move(TP, str(tmp_path / "b"))

@@ -44,7 +44,7 @@ def folders(root: Path) -> list[str]:
     return sorted(f"{parent}/{name[0]}{name[1][32:] if len(name) > 1 else ''}" for parent, name in names)
 
 
-def test_the_remains_of_a_folder_never_win_against_a_complete_one(tmp_path):
+def test_a_start_never_prefers_an_incomplete_folder_to_a_complete_one(tmp_path):
     for number in range(4):
         root = tmp_path / str(number)
         two_copies(root)
@@ -57,13 +57,13 @@ def test_the_remains_of_a_folder_never_win_against_a_complete_one(tmp_path):
         assert [value for _, value in contents(log)] == numbered(40)
 
 
-def test_of_two_equal_copies_one_stays(tmp_path):
+def test_a_start_keeps_one_of_two_equal_copies_of_a_log(tmp_path):
     two_copies(tmp_path)
     assert [value for _, value in contents(loaded(tmp_path).get(TP))] == numbered(40)
     assert folders(tmp_path) == ["a/t-0"]
 
 
-def test_a_rival_with_records_that_the_winner_lacks_becomes_a_stray(tmp_path):
+def test_a_second_copy_with_records_that_the_kept_log_lacks_becomes_a_stray(tmp_path):
     two_copies(tmp_path)
     shutil.move(tmp_path / "b", tmp_path / "away")
     logs = loaded(tmp_path)
@@ -108,7 +108,7 @@ def test_a_crash_in_the_middle_of_a_start_that_displaces_a_log_loses_no_checkpoi
     assert (log.log_start_offset, log.high_watermark) == (15, 18)
 
 
-def test_the_metadata_choose_between_two_topics_of_one_name(tmp_path):
+def test_the_topic_id_in_the_metadata_decides_which_of_two_logs_of_one_name_is_used(tmp_path):
     logs = loaded(tmp_path)
     fill(logs.get_or_create(TP, TOPIC_ID, CONFIG, str(tmp_path / "a")), numbered(9))
     logs = manager(tmp_path / "b", config=CONFIG)

@@ -37,7 +37,7 @@ def named(root) -> list[str]:
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["copying", "cancelled"])
-def test_a_deletion_takes_the_name_of_every_folder(tmp_path, is_cancelled):
+def test_a_deletion_during_a_move_renames_every_folder_of_the_log(tmp_path, is_cancelled):
     logs, _ = switched(tmp_path)
     second = logs.move(TP, str(tmp_path / "c"))
     assert second is not None
@@ -49,7 +49,7 @@ def test_a_deletion_takes_the_name_of_every_folder(tmp_path, is_cancelled):
     assert logs.get_or_create(TP, OTHER_ID, CONFIG, str(tmp_path / "a")).log_end_offset == 0
 
 
-def test_a_first_move_is_visible_again_after_a_second_one_was_given_up(tmp_path):
+def test_a_first_move_is_reported_again_after_a_second_move_is_cancelled(tmp_path):
     logs, log = switched(tmp_path)
     first = logs.moving_to(TP)
     second = logs.move(TP, str(tmp_path / "c"))
@@ -61,7 +61,7 @@ def test_a_first_move_is_visible_again_after_a_second_one_was_given_up(tmp_path)
     assert log.folder == str(tmp_path / "b" / str(TP))
 
 
-def test_a_move_on_top_of_another_ends_first(tmp_path):
+def test_a_second_move_of_a_log_completes_before_the_first_one(tmp_path):
     logs, log = switched(tmp_path)
     first = logs.moving_to(TP)
     complete(logs.move(TP, str(tmp_path / "c")))
@@ -103,7 +103,7 @@ def test_an_old_folder_with_records_is_not_used_for_a_new_log(tmp_path):
     assert logs.get(TP._replace(topic="new")) is None
 
 
-def test_a_move_that_lacked_descriptors_ends_later(tmp_path):
+def test_a_move_that_ran_out_of_descriptors_completes_later(tmp_path):
     storage = FaultyStorage()
     logs, log = switched(tmp_path, storage)
     move = logs.moving_to(TP)

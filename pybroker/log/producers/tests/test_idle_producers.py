@@ -94,7 +94,7 @@ def test_a_truncation_after_forgotten_producers_keeps_the_known_ones(few, log):
     assert not append(log, idempotent(0, producer=LIMIT)).duplicate
 
 
-def test_idle_producers_are_searched_again_after_new_ones(few, log, monkeypatch):
+def test_idle_producers_are_not_searched_for_each_new_producer(few, log, monkeypatch):
     """Otherwise each producer that comes while all have open transactions would read all the others."""
     looked = []
     longest_idle = idle_producers.longest_idle

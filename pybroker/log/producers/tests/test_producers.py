@@ -125,7 +125,7 @@ LONG_AGO = NOW - 400 * 86_400_000
 
 @pytest.mark.parametrize("timestamp", [LONG_AGO, NOW + 3_600_000])
 @pytest.mark.parametrize("stop", ["none", "clean", "kill", "cut"])
-def test_a_producer_is_forgotten_a_day_after_its_last_append_however_it_dates_its_records(tmp_path, timestamp, stop):
+def test_a_producer_is_forgotten_a_day_after_its_last_append_whatever_its_timestamps(tmp_path, timestamp, stop):
     log = open_log(tmp_path)
     append(log, idempotent(0, timestamp=timestamp))
     append(log, idempotent(1, timestamp=timestamp))
@@ -147,7 +147,7 @@ def after(log, root, stop):
     return open_log(root, clean=stop == "clean") if stop in ("clean", "kill") else log
 
 
-def test_a_follower_dates_a_producer_by_the_moment_at_which_it_appends(tmp_path):
+def test_a_follower_counts_a_producers_idle_time_from_its_own_append(tmp_path):
     log = open_log(tmp_path)
     log.append_as_follower(bytes(idempotent(0, timestamp=LONG_AGO)), 0, NOW)
     assert log.producers.remove_expired(NOW + 86_399_999) == 0
@@ -229,7 +229,7 @@ def state(log):
     }
 
 
-def test_duplicates_are_known_after_a_clean_restart_from_the_snapshot(tmp_path, log):
+def test_duplicates_are_detected_after_a_clean_restart_from_the_snapshot(tmp_path, log):
     append(log, idempotent(0, b"a", b"b"))
     append(log, idempotent(2, producer=7))
     append(log, transactional(0, producer=9, epoch=4))
@@ -378,7 +378,7 @@ def test_truncation_restores_producers_and_transactions(log):
     assert append(log, transactional(1)).first_offset == 2
 
 
-def test_a_batch_beyond_the_known_sequences_is_not_a_duplicate(log):
+def test_a_batch_that_ends_beyond_the_last_sequence_is_not_a_duplicate(log):
     append(log, idempotent(0, b"a", b"b", b"c"))
     with pytest.raises(errors.OutOfOrderSequenceNumber):
         append(log, idempotent(1, b"b", b"c", b"d"))
@@ -429,7 +429,7 @@ def test_transaction_across_segments_is_in_the_index_of_its_marker(tmp_path):
         assert found.aborted_transactions(7, 9) == []
 
 
-def test_many_transactions_are_replayed_and_found_again(tmp_path):
+def test_many_aborted_transactions_are_found_again_after_a_recovery(tmp_path):
     log = open_log(tmp_path)
     expected = []
     for number in range(300):
@@ -448,7 +448,7 @@ def test_many_transactions_are_replayed_and_found_again(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [65, 70, 76])
-def test_a_damaged_marker_ends_the_log_and_not_the_start(tmp_path, damage):
+def test_a_start_truncates_the_log_at_a_damaged_marker(tmp_path, damage):
     log = open_log(tmp_path)
     append(log, transactional(0))
     end(log, 0)

@@ -50,7 +50,7 @@ def reopened(tmp_path, log, config=None):
     return open_log(tmp_path, config, recovery_point=log.log_end_offset)
 
 
-def test_few_batches_are_read_if_most_offsets_lie_far_before_most_bytes(tmp_path, walked):
+def test_the_search_for_a_batch_reads_little_if_small_batches_come_before_large_ones(tmp_path, walked):
     log = open_log(tmp_path)
     others = Others(log)
     others.send(SMALL, 20)
@@ -62,7 +62,7 @@ def test_few_batches_are_read_if_most_offsets_lie_far_before_most_bytes(tmp_path
     assert 0 < len(walked) < 30
 
 
-def test_batches_are_found_if_most_bytes_lie_far_before_most_offsets(tmp_path):
+def test_batches_are_found_if_large_batches_come_before_small_ones(tmp_path):
     log = open_log(tmp_path)
     others = Others(log)
     others.send(LARGE, 400)
@@ -77,7 +77,7 @@ def test_batches_are_found_if_most_bytes_lie_far_before_most_offsets(tmp_path):
 @pytest.mark.parametrize(
     ("segment_bytes", "values"), [(1 << 30, LARGE), (100, (b"",))], ids=["one segment", "a segment for each batch"]
 )
-def test_batches_too_far_back_are_searched_only_once(tmp_path, walked, segment_bytes, values):
+def test_batches_too_far_back_are_searched_for_only_once(tmp_path, walked, segment_bytes, values):
     config = LogConfig(segment_bytes=segment_bytes)
     log = open_log(tmp_path, config)
     send(log, 0)
@@ -94,7 +94,7 @@ def test_batches_too_far_back_are_searched_only_once(tmp_path, walked, segment_b
     assert not send(again, 2).duplicate
 
 
-def test_a_producer_known_from_its_first_batch_is_not_searched(tmp_path, walked):
+def test_the_log_is_not_searched_for_a_producer_known_from_its_first_batch(tmp_path, walked):
     log = open_log(tmp_path)
     log.append_as_leader(idempotent(0, b"a", b"b"), 0, NOW)
     for each in (log, reopened(tmp_path, log)):
@@ -104,7 +104,7 @@ def test_a_producer_known_from_its_first_batch_is_not_searched(tmp_path, walked)
         assert walked == []
 
 
-def test_recalled_batches_do_not_turn_a_gap_into_a_duplicate(tmp_path):
+def test_a_sequence_gap_is_no_duplicate_after_older_batches_are_read_back(tmp_path):
     log = open_log(tmp_path)
     for sequence in range(8):
         send(log, sequence)
@@ -116,7 +116,7 @@ def test_recalled_batches_do_not_turn_a_gap_into_a_duplicate(tmp_path):
         send(again, 0)
 
 
-def test_case_11_a_disk_that_cannot_be_read_there_takes_the_log_dir_offline(tmp_path, monkeypatch):
+def test_case_11_a_read_error_in_the_search_for_a_duplicate_takes_the_log_dir_offline(tmp_path, monkeypatch):
     log = open_log(tmp_path)
     for sequence in range(5):
         send(log, sequence)

@@ -180,7 +180,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_log_agrees_with_a_list_of_batches(tmp_path, seed):
+def test_a_log_with_transactions_behaves_like_a_list_of_batches(tmp_path, seed):
     model = Model(tmp_path, random.Random(seed))
     for _ in range(120):
         model.step()

@@ -171,7 +171,7 @@ def test_case_13_nothing_synced_is_lost_whenever_the_power_is_cut(tmp_path, ever
     assert images > 800 // every
 
 
-def test_case_13_a_jump_of_the_offsets_never_hides_lost_records(tmp_path):
+def test_case_13_a_gap_in_the_offsets_never_hides_lost_records(tmp_path):
     storage = RecordingStorage(str(tmp_path / "life"))
     logs = manager(tmp_path / "life/data", config=CONFIG, storage=storage)
     logs.load()
@@ -194,7 +194,7 @@ def test_case_13_a_jump_of_the_offsets_never_hides_lost_records(tmp_path):
         shutil.rmtree(root)
 
 
-def test_images_are_the_same_for_the_same_seed(tmp_path):
+def test_crash_images_are_the_same_for_the_same_seed(tmp_path):
     life = live(str(tmp_path / "life"))
     changes = life.storage.changes
     first, second = (list(crash_images(changes, losses=1, every=40)) for _ in range(2))

@@ -195,7 +195,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     return recorded(str(tmp_path_factory.mktemp("life")))
 
 
-def test_an_image_can_be_made_again_by_its_prefix_and_seed(life, tmp_path):
+def test_a_crash_image_can_be_repeated_from_its_prefix_and_seed(life, tmp_path):
     again = recorded(str(tmp_path / "again"))
     first, second = (crash_images(each.storage.changes, losses=2) for each in (life, again))
     for one, other in zip(first, second, strict=True):

@@ -147,7 +147,7 @@ def test_case_6_a_last_batch_with_a_damaged_offset_is_truncated(folder, claimed)
     assert contents(log)[-1] == (59, b"again")
 
 
-def test_case_7_hole_in_the_middle_ends_the_log_and_what_follows_is_kept_aside(folder):
+def test_case_7_a_hole_in_the_middle_ends_the_log_and_quarantines_what_follows(folder):
     second = logs(folder)[1]
     data = bytearray(second.read_bytes())
     size = read_header(data).size
@@ -163,7 +163,7 @@ def test_case_7_hole_in_the_middle_ends_the_log_and_what_follows_is_kept_aside(f
     assert len(logs(folder)) == 2
 
 
-def test_case_7_broken_framing_followed_by_data_is_kept_aside(folder):
+def test_case_7_broken_framing_followed_by_data_is_quarantined(folder):
     last = logs(folder)[-1]
     data = bytearray(last.read_bytes())
     size = read_header(data).size
@@ -232,7 +232,7 @@ def test_case_3_finished_swap_replaces_the_segments_that_it_was_made_from(tmp_pa
     assert contents(log) == [(3, b"kept"), (second + 2, b"kept too"), *rest]
 
 
-def test_case_9_recovery_point_beyond_the_end_is_clamped(folder):
+def test_case_9_a_recovery_point_beyond_the_log_end_is_lowered_to_it(folder):
     assert recovered(folder, recovery_point=1000).recovery_point == 60
     assert open_log(folder.parent, CONFIG, recovery_point=1000).recovery_point == 60
 
@@ -251,7 +251,7 @@ def test_high_watermark_and_log_start_come_from_the_checkpoints(folder):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"0\n1\nx y\n"])
-def test_epochs_that_the_file_does_not_tell_come_from_the_log(tmp_path, content):
+def test_epochs_missing_from_the_epoch_file_are_read_from_the_log(tmp_path, content):
     log = open_log(tmp_path)
     fill(log, numbered(3), epoch=1)
     fill(log, numbered(3), epoch=4)
@@ -264,7 +264,7 @@ def test_epochs_that_the_file_does_not_tell_come_from_the_log(tmp_path, content)
     assert open_log(tmp_path).leader_epochs.entries == [(1, 0), (4, 3)]
 
 
-def test_epochs_written_since_the_last_sync_come_from_the_log(tmp_path):
+def test_epochs_written_since_the_last_sync_are_read_from_the_log(tmp_path):
     log = open_log(tmp_path)
     fill(log, numbered(3), epoch=1)
     log.flush()
@@ -339,7 +339,7 @@ def test_batches_resent_after_a_clean_stop_are_recognised(
     assert reopened.append_as_leader(idempotent(8), 0, NOW).first_offset == 16
 
 
-def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
+def test_if_a_segment_overlaps_the_next_one_the_next_is_quarantined(folder):
     first, second = logs(folder)[:2]
     first.write_bytes(first.read_bytes() + batch(b"x", base_offset=int(second.stem)))
     log = recovered(folder)
@@ -347,7 +347,7 @@ def test_segment_whose_offsets_reach_into_the_next_one_is_a_hole(folder):
     assert (folder / f"{second.name}.quarantined-0").exists()
 
 
-def test_a_compaction_gap_is_not_a_hole_before_the_configuration_is_known(tmp_path):
+def test_a_compaction_gap_is_not_quarantined_before_the_configuration_is_known(tmp_path):
     folder = tmp_path / "t-0"
     folder.mkdir()
     for base, end in ((0, 5), (10, 20), (20, 25)):
@@ -373,7 +373,7 @@ JUMPS = {
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill(tmp_path, jump, together, clean):
+def test_a_followers_log_with_a_gap_in_its_offsets_is_complete_after_a_kill(tmp_path, jump, together, clean):
     batches = [batch(b"%d" % offset, base_offset=offset) for offset in JUMPS[jump]]
     log = open_log(tmp_path)
     for data in [b"".join(batches)] if together else batches:
@@ -388,7 +388,7 @@ def test_a_followers_log_whose_offsets_jump_is_whole_after_a_kill(tmp_path, jump
 
 
 @pytest.mark.parametrize("damage", ["before", "behind", "offset"])
-def test_a_jump_is_a_hole_if_records_before_or_behind_it_are_lost(tmp_path, damage):
+def test_an_offset_gap_is_a_hole_if_records_before_or_after_it_are_lost(tmp_path, damage):
     log = open_log(tmp_path)
     for offset in (0, 1, FAR):
         log.append_as_follower(batch(b"%d" % offset, base_offset=offset), 0, NOW)

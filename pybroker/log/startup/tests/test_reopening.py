@@ -79,7 +79,7 @@ def test_the_next_stop_touches_no_file_of_a_log_that_was_not_used(tmp_path):
     assert touched(storage) == []
 
 
-def test_a_log_is_what_it_was_when_it_was_closed(tmp_path):
+def test_a_log_opened_from_the_file_of_closed_logs_equals_one_read_from_its_segments(tmp_path):
     stopped(tmp_path / "as-closed")
     shutil.copytree(tmp_path / "as-closed", tmp_path / "read")
     (tmp_path / "read" / closed_logs.FILE_NAME).unlink()
@@ -154,7 +154,7 @@ def test_files_changed_since_the_stop_are_noticed(tmp_path, change):
 
 
 @pytest.mark.parametrize("epoch", [8, None])
-def test_the_stop_of_another_broker_does_not_count_as_ours(tmp_path, epoch):
+def test_a_file_of_closed_logs_from_another_broker_is_ignored(tmp_path, epoch):
     stopped(tmp_path)
     kept = (tmp_path / closed_logs.FILE_NAME).read_bytes()
     started(tmp_path).close(8)
@@ -167,7 +167,7 @@ def test_the_stop_of_another_broker_does_not_count_as_ours(tmp_path, epoch):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"[]\n{}", b"\xff", None])
-def test_a_damaged_file_is_ignored(tmp_path, content):
+def test_a_damaged_file_of_closed_logs_is_ignored(tmp_path, content):
     stopped(tmp_path)
     path = tmp_path / closed_logs.FILE_NAME
     path.write_bytes(path.read_bytes()[:-9] + b"00000000\n" if content is None else content)
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_ignored(tmp_path, content):
     assert touched(storage, "open")
 
 
-def test_the_file_and_the_marker_are_removed_before_a_log_is_opened(tmp_path):
+def test_the_file_of_closed_logs_and_the_shutdown_marker_are_removed_before_a_log_is_opened(tmp_path):
     stopped(tmp_path)
     storage = FaultyStorage()
     started(tmp_path, storage)
@@ -192,7 +192,7 @@ def test_a_killed_broker_leaves_no_file_of_closed_logs(tmp_path):
     assert not (tmp_path / closed_logs.FILE_NAME).exists()
 
 
-def test_producers_are_known_again_when_they_write(tmp_path):
+def test_duplicates_of_a_producer_are_detected_after_a_clean_restart(tmp_path):
     stopped(tmp_path)
     log = started(tmp_path).get(TP)
     assert log is not None
@@ -222,7 +222,7 @@ def _marker_at(offset: int) -> bytearray:
     return found
 
 
-def test_records_that_come_after_the_start_are_found_by_time(tmp_path):
+def test_records_appended_after_the_start_are_found_by_timestamp(tmp_path):
     stopped(tmp_path)
     logs = started(tmp_path)
     log = logs.get(TP)
@@ -266,7 +266,7 @@ def test_a_stop_syncs_one_file_of_each_log_that_was_written(tmp_path):
     assert {log.log_end_offset for log in started(tmp_path)} == {30, 31}
 
 
-def test_names_that_were_not_synced_at_the_stop_are_synced_with_the_next_records(tmp_path):
+def test_a_folder_not_synced_at_the_stop_is_synced_with_the_next_records(tmp_path):
     stopped(tmp_path)
     storage = FaultyStorage()
     logs = started(tmp_path, storage)
@@ -284,7 +284,7 @@ def test_names_that_were_not_synced_at_the_stop_are_synced_with_the_next_records
     assert [kind for kind, _ in touched(storage, "sync", "sync_folder")] == ["sync", "sync_folder"]
 
 
-def test_a_stop_syncs_what_a_truncation_has_changed(tmp_path):
+def test_a_stop_syncs_files_that_a_truncation_has_changed(tmp_path):
     """The marker claims that everything is on disk, including shorter files and removed segments."""
     stopped(tmp_path)
     storage = FaultyStorage()
@@ -298,7 +298,7 @@ def test_a_stop_syncs_what_a_truncation_has_changed(tmp_path):
     assert log.folder in [path for _, path in touched(storage, "sync_folder")]
 
 
-def test_a_file_of_closed_logs_that_cannot_be_read_costs_no_log_dir(tmp_path):
+def test_an_unreadable_file_of_closed_logs_takes_no_log_dir_offline(tmp_path):
     stopped(tmp_path)
     storage = FaultyStorage()
     storage.fail("read", where=lambda path: path.endswith(closed_logs.FILE_NAME))
