@@ -16,7 +16,7 @@ GUESTS = "conformance/faults/test_guests.py::test_s112_clients_have_access_only_
 RULES = "pybroker/security/tests/test_authorizer.py"
 
 
-@defect(f"{NODES}::test_acls_that_cannot_be_read_deny_everything_and_one_line_says_so")
+@defect(f"{NODES}::test_unreadable_acls_deny_everything_and_are_logged_in_one_line")
 def acls_that_cannot_be_read_are_none() -> list[Patch]:
     """The broker ignores unreadable ACLs. The ACLs of a prefix then allow requests that they denied."""
     return [(loading, "UNREADABLE", ())]
@@ -60,7 +60,7 @@ def a_change_is_answered_before_it_counts() -> list[Patch]:
     return [(Forwarding, "_catch_up", answer_at_once)]
 
 
-@defect(f"{NODES}::test_a_deposed_controller_does_not_report_that_nothing_changed[delete]")
+@defect(f"{NODES}::test_a_replaced_controller_answers_not_controller_even_if_no_acl_would_change[delete]")
 def what_is_so_already_is_not_confirmed() -> list[Patch]:
     """A deposed controller answers that there is nothing to revoke, and the user keeps the right."""
     return [(Plan, "confirmed", lambda self: self)]

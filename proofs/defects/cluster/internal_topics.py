@@ -10,7 +10,7 @@ from pybroker.handlers import metadata
 from pyclient.core import metadata as client_metadata
 
 
-@defect("pybroker/cluster/tests/test_created_topics.py::test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas")
+@defect("pybroker/cluster/tests/test_created_topics.py::test_internal_topics_are_created_once_there_are_brokers_for_all_replicas")
 @in_histories("first start", "factor")
 def internal_topics_take_what_brokers_there_are() -> list[Patch]:
     """If a client connects before the second broker, the topic keeps too few replicas for good."""

@@ -52,7 +52,7 @@ def a_broker_with_the_same_log_dirs_counts_as_dead() -> list[Patch]:
 
 @defect(
     "pybroker/cluster/tests/test_registrations.py"
-    "::test_a_broker_whose_session_is_over_names_no_controller_until_it_has_joined_again"
+    "::test_a_broker_whose_session_expired_names_no_controller_until_it_has_rejoined"
 )
 def a_broker_without_a_session_tells_what_it_knew() -> list[Patch]:
     """Commands trust the old metadata, and wait for a controller that no longer exists."""
@@ -61,7 +61,7 @@ def a_broker_without_a_session_tells_what_it_knew() -> list[Patch]:
 
 @defect(
     "pybroker/cluster/tests/test_missing_topics.py"
-    "::test_brokers_that_started_while_nodes_were_away_hear_of_the_topic_when_they_are_back"
+    "::test_brokers_that_started_without_the_nodes_of_a_topic_learn_of_it_once_they_are_restored"
 )
 def only_the_controller_looks_at_the_store_again() -> list[Patch]:
     """A broker that read the store while nodes were missing waits for a journal entry that nobody writes."""
@@ -75,7 +75,7 @@ def only_the_controller_looks_at_the_store_again() -> list[Patch]:
 
 @defect(
     "pybroker/cluster/tests/test_registrations.py"
-    "::test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once"
+    "::test_a_broker_whose_session_expires_twice_in_a_row_rejoins_once"
 )
 def a_broker_joins_again_as_often_as_its_session_has_ended() -> list[Patch]:
     """The broker repeats each failed attempt later, and then removes another broker's registration."""
@@ -100,7 +100,7 @@ def an_empty_store_is_asked_five_times_a_second_for_good() -> list[Patch]:
 
 @defect(
     "pybroker/cluster/tests/test_empty_store.py"
-    "::test_brokers_that_come_back_to_a_new_store_have_its_secret"
+    "::test_brokers_that_return_to_a_new_store_use_its_secret"
 )
 def the_secret_is_read_once() -> list[Patch]:
     """After the store was emptied, running brokers and those that started later refuse each other for good."""
@@ -127,7 +127,7 @@ def a_lost_secret_stays_lost() -> list[Patch]:
 
 BACKUP = (
     "pybroker/cluster/tests/test_empty_store.py"
-    "::test_brokers_follow_a_store_that_came_back_from_a_backup_though_they_saw_later_versions"
+    "::test_brokers_follow_a_store_restored_from_a_backup_though_they_know_later_versions"
 )
 
 
@@ -156,7 +156,7 @@ def a_new_session_goes_on_with_what_was_shown() -> list[Patch]:
 
 @defect(
     "pybroker/cluster/tests/test_empty_store.py"
-    "::test_a_configuration_garbled_during_an_absence_is_kept_in_the_next_session"
+    "::test_a_broker_keeps_a_configuration_that_became_unreadable_while_it_had_no_session"
 )
 def a_garbled_configuration_is_forgotten_with_the_session() -> list[Patch]:
     """The broker forgets min.insync.replicas too, and acknowledges records that have a single replica."""

@@ -105,7 +105,7 @@ def a_correction_takes_replicas_away() -> list[Patch]:
     return [(corrections, "_keeps_all", lambda old, stored: len(old.partitions) <= len(stored.partitions))]
 
 
-@defect("pybroker/cluster/tests/test_corrections.py::test_a_correction_gives_no_leader_epoch_to_a_second_leader")
+@defect("pybroker/cluster/tests/test_corrections.py::test_a_correction_never_gives_two_leaders_the_same_leader_epoch")
 def a_correction_takes_another_leader_in_the_same_epoch() -> list[Patch]:
     """A larger partition epoch was enough, so two replicas could lead in one epoch."""
 
@@ -118,13 +118,13 @@ def a_correction_takes_another_leader_in_the_same_epoch() -> list[Patch]:
     return [(corrections, "_newer", newer)]
 
 
-@defect("pybroker/cluster/tests/test_missing_topics.py::test_a_leader_changes_the_others_in_the_same_request")
+@defect("pybroker/cluster/tests/test_missing_topics.py::test_an_isr_change_succeeds_though_another_in_the_request_fails")
 def one_topic_that_differs_stops_the_changes_of_all() -> list[Patch]:
     """One missing node blocked all elections of the cluster."""
     return [(ControllerService, "_change_or_plan_again", ControllerService._change)]
 
 
-@defect("pybroker/cluster/tests/test_missing_topics.py::test_a_new_controller_begins_and_elects_leaders_of_the_others")
+@defect("pybroker/cluster/tests/test_missing_topics.py::test_a_new_controller_elects_leaders_if_a_topic_is_incomplete")
 def no_term_begins_while_a_topic_differs() -> list[Patch]:
     """The store refused each write, and the controller read everything again."""
     return [(ControllerService, "_freeze", lambda self, names: None)]

@@ -45,7 +45,7 @@ def check_nothing_is_lost(member: Member, *names: str) -> None:
     assert [delta.deleted for delta in member.deltas if delta.deleted] == []
 
 
-def test_a_late_read_of_the_store_removes_no_newer_topic(tmp_path: Path) -> None:
+def test_metadata_read_late_from_the_store_remove_no_newer_topic(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         member = await members.start(2, wrap=Slow)
@@ -66,7 +66,7 @@ def test_a_late_read_of_the_store_removes_no_newer_topic(tmp_path: Path) -> None
     run(tmp_path / "db", scenario)
 
 
-def test_a_topic_that_is_deleted_while_a_broker_rejoins_goes_at_the_same_version_everywhere(
+def test_a_topic_deleted_while_a_broker_rejoins_disappears_at_the_same_version_on_every_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker has read the metadata, then the topic is deleted, then the broker reads what is deleted."""
@@ -94,7 +94,7 @@ def test_a_topic_that_is_deleted_while_a_broker_rejoins_goes_at_the_same_version
     run(tmp_path / "db", scenario)
 
 
-def test_an_older_image_is_not_shown(tmp_path: Path) -> None:
+def test_an_older_metadata_image_is_not_published(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         member = await members.start(1, 2)
         old = await members.settled()
@@ -107,7 +107,7 @@ def test_an_older_image_is_not_shown(tmp_path: Path) -> None:
     run(tmp_path / "db", scenario)
 
 
-def test_an_entry_is_applied_to_the_image_before_it_only(tmp_path: Path) -> None:
+def test_a_journal_entry_is_applied_only_to_the_version_before_it(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         member = await members.start(1, 2)
         version = (await members.settled()).version

@@ -101,7 +101,7 @@ async def run_once(file: Path, last: int, *, is_done: bool) -> bool:
 
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("part", range(PARTS))
-def test_s95_a_controller_that_dies_anywhere_leaves_a_change_done_or_not(
+def test_s95_a_change_is_complete_or_absent_wherever_its_controller_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int, is_done: bool
 ) -> None:
     monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 4)

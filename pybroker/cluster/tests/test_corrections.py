@@ -70,7 +70,7 @@ def test_a_node_without_a_group_belongs_to_no_group(entity: str) -> None:
         znodes.config_name(GROUP, entity)
 
 
-def test_an_unexpected_node_ends_no_term_and_all_brokers_adopt_it(tmp_path: Path) -> None:
+def test_an_unexpected_configuration_node_is_loaded_by_all_brokers_and_ends_no_controllers_term(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         service = members.controller.node.controller
@@ -86,7 +86,7 @@ def test_an_unexpected_node_ends_no_term_and_all_brokers_adopt_it(tmp_path: Path
     run(tmp_path / "db", scenario)
 
 
-def test_a_configuration_whose_node_was_taken_away_can_be_set_again(tmp_path: Path) -> None:
+def test_a_configuration_whose_node_was_removed_can_be_set_again(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         service = members.controller.node.controller
@@ -101,7 +101,7 @@ def test_a_configuration_whose_node_was_taken_away_can_be_set_again(tmp_path: Pa
     run(tmp_path / "db", scenario)
 
 
-def test_topics_whose_nodes_are_gone_stay_and_lose_no_logs(tmp_path: Path) -> None:
+def test_topics_whose_nodes_were_removed_stay_and_keep_their_logs(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         service = members.controller.node.controller
@@ -141,7 +141,7 @@ def test_a_controller_that_dies_is_replaced_though_a_node_is_of_another_version(
     run(tmp_path / "db", scenario)
 
 
-def test_a_partition_of_another_version_is_corrected_for_everybody(tmp_path: Path) -> None:
+def test_a_partition_with_another_version_in_the_store_is_corrected_on_every_broker(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         service = members.controller.node.controller
@@ -183,7 +183,7 @@ def test_a_correction_replaces_the_partition_at_every_replica() -> None:
         ({"isr": (1,)}, (4, 10)),
     ],
 )
-def test_a_correction_gives_no_leader_epoch_to_a_second_leader(changes: Any, epochs: tuple[int, int]) -> None:
+def test_a_correction_never_gives_two_leaders_the_same_leader_epoch(changes: Any, epochs: tuple[int, int]) -> None:
     """A larger partition epoch alone does not say who leads."""
     known = PartitionImage(0, 1, leader_epoch=4, partition_epoch=9, replicas=(1, 2), isr=(1, 2))
     stored = replace(known, partition_epoch=10, **changes)

@@ -12,7 +12,7 @@ from pybroker.cluster.tests.one_store import Cluster, Run
 from pyclient.protocol import errors
 
 
-def test_a_hundred_concurrent_requests_for_one_topic_make_it_once(run: Run) -> None:
+def test_a_hundred_concurrent_requests_create_a_topic_once(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
         outcomes = await asyncio.gather(
@@ -54,7 +54,7 @@ def test_internal_topics_have_their_own_configuration(run: Run) -> None:
     run(scenario)
 
 
-def test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas(run: Run) -> None:
+def test_internal_topics_are_created_once_there_are_brokers_for_all_replicas(run: Run) -> None:
     """The first client may be quicker than the second broker, and the factor stays for good."""
 
     async def scenario(cluster: Cluster) -> None:
@@ -73,7 +73,7 @@ def test_internal_topics_wait_for_as_many_brokers_as_topics_have_replicas(run: R
     run(scenario)
 
 
-def test_a_replication_factor_that_was_asked_for_is_not_lowered(run: Run) -> None:
+def test_a_requested_replication_factor_is_not_lowered(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker(settings={"offsets.topic.replication.factor": "3"})
         with pytest.raises(errors.InvalidReplicationFactor):

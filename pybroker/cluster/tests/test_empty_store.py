@@ -69,7 +69,7 @@ def test_an_empty_store_is_queried_rarely_and_brokers_can_be_stopped(tmp_path: P
     run(tmp_path / "db", scenario)
 
 
-def test_brokers_join_again_and_have_all_topics_when_the_contents_of_the_store_are_back(
+def test_brokers_rejoin_with_all_topics_when_the_data_of_the_store_are_restored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(members: Members) -> None:
@@ -87,7 +87,7 @@ def test_brokers_join_again_and_have_all_topics_when_the_contents_of_the_store_a
     run(tmp_path / "db", scenario)
 
 
-def test_brokers_that_come_back_to_a_new_store_have_its_secret(tmp_path: Path) -> None:
+def test_brokers_that_return_to_a_new_store_use_its_secret(tmp_path: Path) -> None:
     """Otherwise neither they nor those that have started since take each other for brokers of the cluster."""
 
     async def scenario(members: Members) -> None:
@@ -103,7 +103,7 @@ def test_brokers_that_come_back_to_a_new_store_have_its_secret(tmp_path: Path) -
     run(tmp_path / "db", scenario)
 
 
-def test_brokers_follow_a_store_that_came_back_from_a_backup_though_they_saw_later_versions(tmp_path: Path) -> None:
+def test_brokers_follow_a_store_restored_from_a_backup_though_they_know_later_versions(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
@@ -123,7 +123,7 @@ def test_brokers_follow_a_store_that_came_back_from_a_backup_though_they_saw_lat
     run(tmp_path / "db", scenario)
 
 
-def test_a_configuration_garbled_during_an_absence_is_kept_in_the_next_session(tmp_path: Path) -> None:
+def test_a_broker_keeps_a_configuration_that_became_unreadable_while_it_had_no_session(tmp_path: Path) -> None:
     """What min.insync.replicas had promised was forgotten with the session."""
 
     async def scenario(members: Members) -> None:

@@ -61,7 +61,7 @@ def test_a_store_without_a_journal_is_queried_with_growing_pauses() -> None:
     scheduler.close()
 
 
-def test_news_end_the_pause() -> None:
+def test_a_journal_entry_or_a_new_session_ends_the_pause_between_queries() -> None:
     """The entry is there, the session is connected again: nobody waits until the pause is over."""
     for news in ("entry", "session"):
         scheduler = Scheduler(Random(0))

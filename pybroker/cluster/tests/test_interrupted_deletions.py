@@ -103,7 +103,7 @@ async def check_name_is_free(members: Members) -> None:
     await members.check_store()
 
 
-def test_leftovers_of_a_refused_step_are_removed_when_needed(tmp_path: Path) -> None:
+def test_nodes_left_by_a_refused_deletion_step_are_removed_before_the_topic_is_created_again(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         first = await members.start(1, wrap=Interrupting)
         await members.start(2, 3)
@@ -129,7 +129,7 @@ def test_leftovers_of_a_refused_step_are_removed_when_needed(tmp_path: Path) -> 
     run(tmp_path / "db", scenario)
 
 
-def test_a_refused_step_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_deletion_step_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asks for the name, and no other controller comes."""
     monkeypatch.setattr(deletions, "LONGEST_PAUSE_S", deletions.PAUSE_S)
 
@@ -149,7 +149,7 @@ def test_a_refused_step_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     run(tmp_path / "db", scenario)
 
 
-def test_steps_for_nodes_that_somebody_has_removed_are_made_from_what_is_left(
+def test_a_topic_deletion_continues_if_another_program_has_removed_some_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
@@ -169,7 +169,7 @@ def test_steps_for_nodes_that_somebody_has_removed_are_made_from_what_is_left(
     run(tmp_path / "db", scenario)
 
 
-def test_a_request_of_which_a_part_is_corrected_deletes_all_its_topics(tmp_path: Path) -> None:
+def test_a_deletion_of_several_topics_completes_if_the_nodes_of_one_are_incomplete(tmp_path: Path) -> None:
     """The correction reads what the first steps have left, so that their later steps are not needed."""
 
     async def scenario(members: Members) -> None:
@@ -226,7 +226,7 @@ def test_a_controller_leads_before_it_reads_the_nodes_of_deleted_topics(
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_a_step_of_unknown_outcome_is_repeated_in_the_same_term(
+def test_a_deletion_step_of_unknown_outcome_is_repeated_in_the_same_term(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
     """It changes no image, so that nothing is planned on a wrong one."""
@@ -252,7 +252,7 @@ def test_a_step_of_unknown_outcome_is_repeated_in_the_same_term(
     run(tmp_path / "db", scenario)
 
 
-def test_leftovers_of_a_dead_controller_without_the_logs_are_removed(tmp_path: Path) -> None:
+def test_leftovers_are_removed_if_the_controller_dies_after_all_logs_are_gone(tmp_path: Path) -> None:
     """All who had logs have taken themselves off the note when it dies."""
 
     async def scenario(members: Members) -> None:
@@ -277,7 +277,7 @@ def test_leftovers_of_a_dead_controller_without_the_logs_are_removed(tmp_path: P
     run(tmp_path / "db", scenario)
 
 
-def test_nodes_that_cannot_be_removed_prevent_no_election_of_a_controller(tmp_path: Path) -> None:
+def test_nodes_that_cannot_be_removed_do_not_prevent_the_election_of_a_controller(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         stores: list[Any] = [(await members.start(node_id, wrap=Interrupting)).store for node_id in (1, 2, 3)]
         service = members.controller.node.controller
@@ -299,7 +299,7 @@ def test_nodes_that_cannot_be_removed_prevent_no_election_of_a_controller(tmp_pa
     run(tmp_path / "db", scenario)
 
 
-def test_a_new_topic_of_the_name_does_not_wait_for_the_pause_before_nodes_go(
+def test_a_topic_is_created_again_without_the_pause_before_its_old_nodes_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
@@ -321,7 +321,7 @@ def test_a_new_topic_of_the_name_does_not_wait_for_the_pause_before_nodes_go(
     run(tmp_path / "db", scenario)
 
 
-def test_a_later_term_leaves_the_steps_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_term_drops_the_deletion_steps_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would remove nodes of a new topic of the name."""
     monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
 
@@ -339,7 +339,7 @@ def test_a_later_term_leaves_the_steps_of_an_earlier_one(tmp_path: Path, monkeyp
     run(tmp_path / "db", scenario)
 
 
-def test_nodes_that_are_incomplete_are_removed_too(tmp_path: Path) -> None:
+def test_a_topic_whose_nodes_are_incomplete_is_deleted_completely(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         service = members.controller.node.controller
@@ -354,7 +354,7 @@ def test_nodes_that_are_incomplete_are_removed_too(tmp_path: Path) -> None:
     run(tmp_path / "db", scenario)
 
 
-def test_nothing_is_finished_after_the_end(tmp_path: Path) -> None:
+def test_a_broker_that_has_left_starts_no_deletion(tmp_path: Path) -> None:
     """A broker that leaves still applies entries of the journal."""
 
     async def main() -> None:

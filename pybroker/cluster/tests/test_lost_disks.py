@@ -41,7 +41,7 @@ async def create(members: Members) -> bytes:
     return (await members.settled()).topics["t"].id
 
 
-def test_case_11_a_lost_disk_is_reported_until_the_store_has_it(tmp_path: Path) -> None:
+def test_case_11_a_lost_disk_is_reported_again_until_the_store_has_recorded_it(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await members.start(2, wrap=Lossy)

@@ -8,7 +8,7 @@ from pybroker.cluster.metadata.image import MetadataDelta, MetadataImage, TopicI
 from pybroker.cluster.metadata_cache import MetadataCache
 
 
-def test_a_version_is_reached_when_the_logs_of_its_deleted_topics_are_gone() -> None:
+def test_a_metadata_version_is_reached_once_the_logs_of_its_deleted_topics_are_gone() -> None:
     """A client whose deletion was handed on to the controller is answered when this broker has its version."""
 
     async def main() -> None:

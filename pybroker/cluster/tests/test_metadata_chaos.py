@@ -167,7 +167,7 @@ def check_seed(file: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("kept", [3, 1000])
 @pytest.mark.parametrize("seed", range(5))
-def test_through_any_history_all_brokers_agree(
+def test_in_any_history_all_brokers_agree_on_the_metadata(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, kept: int
 ) -> None:
     monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 3)
@@ -178,7 +178,7 @@ def test_through_any_history_all_brokers_agree(
 
 
 @pytest.mark.campaign
-def test_through_hundreds_of_histories_all_brokers_agree(
+def test_in_hundreds_of_histories_all_brokers_agree_on_the_metadata(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "PARTITIONS_PER_STEP", 3)

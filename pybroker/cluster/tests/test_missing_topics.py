@@ -60,7 +60,7 @@ async def with_topics(members: Members) -> MetadataImage:
     return await members.settled()
 
 
-def test_a_topic_that_is_gone_when_a_broker_reads_everything_again_is_missing_and_not_deleted(tmp_path: Path) -> None:
+def test_a_topic_that_vanished_from_the_store_is_missing_and_not_deleted(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await with_topics(members)
         await by_hand(members, *nodes_of("t", 2))
@@ -84,7 +84,7 @@ def test_a_change_of_controller_deletes_nothing(tmp_path: Path) -> None:
     run(tmp_path / "db", scenario)
 
 
-def test_a_topic_created_under_the_name_of_a_missing_one_is_another_one_for_everybody(tmp_path: Path) -> None:
+def test_a_topic_created_under_the_name_of_a_missing_one_is_a_new_topic_on_every_broker(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         before = (await with_topics(members)).topics["t"]
         await by_hand(members, *nodes_of("t", 2))
@@ -102,7 +102,7 @@ def test_a_topic_created_under_the_name_of_a_missing_one_is_another_one_for_ever
     run(tmp_path / "db", scenario)
 
 
-def test_a_deletion_noted_while_a_broker_was_away_counts(tmp_path: Path) -> None:
+def test_a_broker_that_was_away_deletes_a_topic_whose_deletion_is_noted(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         image = await with_topics(members)
         sleeper = follower(members)
@@ -121,7 +121,7 @@ def test_a_deletion_noted_while_a_broker_was_away_counts(tmp_path: Path) -> None
     run(tmp_path / "db", scenario)
 
 
-def test_journal_entries_that_a_broker_missed_count_as_decisions(tmp_path: Path) -> None:
+def test_a_broker_applies_deletions_in_journal_entries_that_it_missed(tmp_path: Path) -> None:
     """Only a reading of the whole store decides nothing."""
 
     async def scenario(members: Members) -> None:
@@ -157,7 +157,7 @@ def leaders(members: Members, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_topic_that_cannot_be_changed_stops_no_election_of_the_others(tmp_path: Path, kind: str) -> None:
+def test_a_topic_that_cannot_be_changed_does_not_stop_elections_of_other_topics(tmp_path: Path, kind: str) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         service = members.controller.node.controller
@@ -176,7 +176,7 @@ def test_a_topic_that_cannot_be_changed_stops_no_election_of_the_others(tmp_path
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_new_controller_begins_and_elects_leaders_of_the_others(tmp_path: Path, kind: str) -> None:
+def test_a_new_controller_elects_leaders_if_a_topic_is_incomplete(tmp_path: Path, kind: str) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         service = members.controller.node.controller
@@ -192,7 +192,7 @@ def test_a_new_controller_begins_and_elects_leaders_of_the_others(tmp_path: Path
     run(tmp_path / "db", scenario)
 
 
-def test_a_leader_changes_the_others_in_the_same_request(tmp_path: Path) -> None:
+def test_an_isr_change_succeeds_though_another_in_the_request_fails(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         service = members.controller.node.controller
@@ -208,7 +208,7 @@ def test_a_leader_changes_the_others_in_the_same_request(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_topic_whose_nodes_are_not_whole_can_be_deleted(tmp_path: Path, kind: str) -> None:
+def test_a_topic_whose_nodes_are_incomplete_can_be_deleted(tmp_path: Path, kind: str) -> None:
     async def scenario(members: Members) -> None:
         await with_topics(members)
         await damage(members, kind)
@@ -227,7 +227,7 @@ def test_a_topic_whose_nodes_are_not_whole_can_be_deleted(tmp_path: Path, kind: 
     run(tmp_path / "db", scenario)
 
 
-def test_a_topic_goes_on_when_its_nodes_are_there_again(tmp_path: Path) -> None:
+def test_a_topic_continues_when_its_nodes_are_restored(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         service = members.controller.node.controller
@@ -258,7 +258,7 @@ async def nodes_as_they_are(store: CoordinationStore, name: str, partitions: int
 
 
 @pytest.mark.parametrize("again", [[1], [2], [1, 2, 3]], ids=["the controller", "a follower", "all"])
-def test_brokers_that_started_while_nodes_were_away_hear_of_the_topic_when_they_are_back(
+def test_brokers_that_started_without_the_nodes_of_a_topic_learn_of_it_once_they_are_restored(
     tmp_path: Path, again: list[int]
 ) -> None:
     async def scenario(members: Members) -> None:
@@ -283,7 +283,7 @@ def test_brokers_that_started_while_nodes_were_away_hear_of_the_topic_when_they_
     run(tmp_path / "db", scenario)
 
 
-def test_a_check_of_the_store_reads_nothing_if_all_is_known(tmp_path: Path) -> None:
+def test_a_check_of_the_store_changes_nothing_if_the_metadata_are_current(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await with_topics(members)
         seen = {member.id: len(member.deltas) for member in members.alive.values()}

@@ -55,7 +55,7 @@ def test_a_topic_is_durable_and_visible_when_the_reply_comes(run: Run) -> None:
     run(scenario)
 
 
-def test_everything_is_loaded_again_after_a_restart(run: Run) -> None:
+def test_all_metadata_are_loaded_again_after_a_restart(run: Run) -> None:
     images: list[MetadataImage] = []
 
     async def first(cluster: Cluster) -> None:
@@ -104,7 +104,7 @@ def test_after_an_unclean_stop_leaders_begin_a_new_epoch(run: Run) -> None:
     run(second)
 
 
-def test_a_deleted_topic_is_hidden_before_its_logs_go(run: Run) -> None:
+def test_a_deleted_topic_is_hidden_before_its_logs_are_deleted(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, store, _ = await cluster.broker()
         await node.controller.create_topics([NewTopic("t", 2, 1)])
@@ -154,7 +154,7 @@ def test_a_deletion_that_was_interrupted_is_finished_by_the_next_start(run: Run)
     run(start_after_that)
 
 
-def test_a_new_topic_is_visible_only_when_its_partitions_are_found(run: Run) -> None:
+def test_a_new_topic_is_visible_only_after_the_broker_has_its_partitions(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
         seen: list[bool] = []
@@ -228,7 +228,7 @@ def test_a_brokers_setting_is_in_effect_when_the_reply_comes(run: Run) -> None:
         (32, "readers", "consumer.session.timeout.ms", "46000"),
     ],
 )
-def test_a_key_is_set_taken_away_and_set_again(run: Run, kind: int, name: str, key: str, value: str) -> None:
+def test_a_configuration_key_is_set_removed_and_set_again(run: Run, kind: int, name: str, key: str, value: str) -> None:
     """A resource without keys keeps its node; also for the next controller, which loads it."""
 
     async def first(cluster: Cluster) -> None:
@@ -277,7 +277,7 @@ def test_case_22_an_expired_session_is_followed_by_a_new_registration_and_term(r
     run(scenario)
 
 
-def test_a_deletion_that_stays_noted_does_not_take_a_new_topic_of_its_name(run: Run) -> None:
+def test_a_leftover_note_of_a_deletion_does_not_delete_a_new_topic_of_the_name(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, store, _ = await cluster.broker()
         [topic] = await node.controller.create_topics([NewTopic("t", 1, 1)])
@@ -292,7 +292,7 @@ def test_a_deletion_that_stays_noted_does_not_take_a_new_topic_of_its_name(run: 
     run(scenario)
 
 
-def test_membership_goes_on_after_a_change_that_another_controller_refused(run: Run) -> None:
+def test_a_broker_stays_in_the_cluster_after_another_controller_refuses_its_change(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()
         membership = node._membership
@@ -380,7 +380,7 @@ def test_clients_get_the_address_they_used_unless_one_is_advertised(run: Run) ->
     run(scenario)
 
 
-def test_a_store_from_before_there_were_several_brokers_is_taken_over(run: Run) -> None:
+def test_a_store_written_by_a_version_for_one_broker_is_migrated(run: Run) -> None:
     images: list[MetadataImage] = []
 
     async def first(cluster: Cluster) -> None:

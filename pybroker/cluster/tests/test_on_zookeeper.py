@@ -70,7 +70,7 @@ def test_topics_of_thousands_of_partitions_fit_and_survive_their_controller(
     asyncio.run(main())
 
 
-def test_as_many_acls_as_a_resource_may_have_fit_and_names_of_any_kind(alone: Ensemble, tmp_path: Path) -> None:
+def test_the_most_acls_that_a_resource_may_have_fit_into_zookeeper(alone: Ensemble, tmp_path: Path) -> None:
     names = ["my/app", ".", "..", "50% off", "a%2Fb", "gr\u00fcn", "\U0001f600", "a b ", "\x01\x7f", "*"]
     names += ["\ue000\ufffd"]
     allowed = AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)

@@ -31,7 +31,7 @@ def test_a_producer_gets_a_retriable_error_without_a_block_of_ids(error: Coordin
         asyncio.run(ProducerIds(store, 1).next())
 
 
-def test_an_id_that_a_log_knows_is_not_given_out_again_by_a_store_that_forgot_it(tmp_path: Path) -> None:
+def test_a_producer_id_found_in_a_log_is_not_assigned_again_after_the_store_lost_it(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         store = await members.server.connect()
         ids, others = ProducerIds(store, 1), ProducerIds(store, 2)
@@ -56,7 +56,7 @@ def test_an_invented_producer_id_does_not_use_up_the_others(tmp_path: Path) -> N
     run(tmp_path / "db", scenario)
 
 
-def test_a_broker_that_registers_in_another_store_gives_out_no_id_twice(tmp_path: Path) -> None:
+def test_a_broker_that_registers_in_another_store_assigns_no_producer_id_twice(tmp_path: Path) -> None:
     """A store that comes back from a backup while brokers live: their sessions expire."""
 
     async def scenario(members: Members) -> None:
@@ -72,7 +72,7 @@ def test_a_broker_that_registers_in_another_store_gives_out_no_id_twice(tmp_path
     run(tmp_path / "db", scenario)
 
 
-def test_a_malformed_block_of_ids_prevents_no_start(tmp_path: Path) -> None:
+def test_a_malformed_block_of_producer_ids_does_not_prevent_a_start(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await (await members.server.connect()).create(znodes.PRODUCER_ID_BLOCK, b"{garbled")
         await members.start(1)

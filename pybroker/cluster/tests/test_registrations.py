@@ -27,7 +27,7 @@ from pybroker.tests.waiting import PATIENCE_S, until_async
 from pybroker.topic_partition import TopicPartition
 
 
-def test_case_22_a_controller_whose_session_expired_is_one_broker_of_many(tmp_path: Path) -> None:
+def test_case_22_a_controller_whose_session_expired_is_an_ordinary_broker_afterwards(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         await members.controller.node.controller.create_topics([assigned("t", (1, 2, 3))])
@@ -70,7 +70,7 @@ class Shaky:
 
 @pytest.mark.parametrize("losses", range(1, 10))
 @pytest.mark.parametrize("expires", [False, True])
-def test_case_22_a_broker_that_joins_waits_for_a_store_that_goes_meanwhile(
+def test_case_22_a_joining_broker_waits_for_a_store_that_disconnects_meanwhile(
     tmp_path: Path, losses: int, expires: bool
 ) -> None:
     """Found by a campaign: ZooKeeper was restarted while a broker started, which ended with a traceback."""
@@ -104,7 +104,7 @@ def test_a_broker_whose_id_another_one_has_is_refused(
     run(tmp_path / "db", scenario)
 
 
-def test_case_22_a_broker_that_slept_while_another_got_its_id_leads_nothing_of_its_and_stops(
+def test_case_22_a_suspended_broker_whose_id_another_has_taken_leads_nothing_and_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
@@ -232,7 +232,7 @@ def test_the_registration_of_a_killed_process_is_removed_at_once(tmp_path: Path)
     run(tmp_path / "store", scenario)
 
 
-def test_a_starting_broker_replaces_an_invisible_namesake_and_a_running_one_does_not() -> None:
+def test_a_starting_broker_replaces_a_registration_of_its_id_from_another_namespace() -> None:
     namespace, pid, started = own_process().split(" ")
     elsewhere = owner_process.owner_of(f"{namespace}x {pid} {started}")
     assert elsewhere is Owner.ELSEWHERE
@@ -241,7 +241,7 @@ def test_a_starting_broker_replaces_an_invisible_namesake_and_a_running_one_does
     assert owner_process.owner_of(f"{namespace} {pid} {started}0") is Owner.DEAD, "its id was given again"
 
 
-def test_a_broker_whose_session_is_over_names_no_controller_until_it_has_joined_again(
+def test_a_broker_whose_session_expired_names_no_controller_until_it_has_rejoined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it knows may be old: a joined one lives on without its supervisor."""
@@ -267,7 +267,7 @@ def test_a_broker_whose_session_is_over_names_no_controller_until_it_has_joined_
     run(tmp_path / "store", scenario)
 
 
-def test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once(
+def test_a_broker_whose_session_expires_twice_in_a_row_rejoins_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by the simulator: the first attempt was repeated when the second had succeeded, and the broker took off its
@@ -304,12 +304,12 @@ def test_a_broker_whose_session_ends_twice_in_a_row_joins_again_once(
     run(tmp_path / "store", scenario)
 
 
-def test_a_namesake_is_waited_for_longer_than_sessions_last() -> None:
+def test_a_start_waits_longer_than_a_session_timeout_for_an_old_registration_of_its_id() -> None:
     assert namesake.patience_s(60_000) > 60
     assert namesake.patience_s(6_000) == namesake.NAMESAKE_S
 
 
-def test_a_broker_whose_registration_was_taken_away_registers_again(tmp_path: Path) -> None:
+def test_a_broker_whose_registration_was_removed_registers_again(tmp_path: Path) -> None:
     """Found by the simulator: the last write of a killed process came after its successor had registered."""
 
     async def scenario(members: Members) -> None:
@@ -321,7 +321,7 @@ def test_a_broker_whose_registration_was_taken_away_registers_again(tmp_path: Pa
     run(tmp_path / "store", scenario)
 
 
-def test_a_broker_whose_session_ends_as_it_has_registered_joins_all_the_same(tmp_path: Path) -> None:
+def test_a_broker_whose_session_expires_during_its_registration_still_joins(tmp_path: Path) -> None:
     """Found by the simulator: a process that was halted in its start. Nobody listened to its session yet."""
 
     async def scenario(members: Members) -> None:

@@ -59,7 +59,7 @@ def test_s95_the_next_broker_takes_over_and_the_epoch_grows_by_one(tmp_path: Pat
     run(tmp_path / "db", scenario)
 
 
-def test_a_broker_that_joins_late_loads_what_the_others_followed(tmp_path: Path) -> None:
+def test_a_broker_that_joins_late_loads_all_earlier_metadata(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         await members.controller.node.controller.create_topics([assigned("t", (1, 2), (2, 1))])
@@ -120,7 +120,7 @@ def test_a_partition_without_a_leader_is_a_warning_unless_the_cluster_has_just_s
 
 
 @pytest.mark.parametrize("unclean", ["false", "true"])
-def test_s94_unclean_election_only_where_it_is_allowed(tmp_path: Path, unclean: str) -> None:
+def test_s94_an_unclean_election_happens_only_for_topics_that_allow_it(tmp_path: Path, unclean: str) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         request = assigned("t", (2, 3))._replace(
@@ -140,7 +140,7 @@ def test_s94_unclean_election_only_where_it_is_allowed(tmp_path: Path, unclean: 
 
 
 @pytest.mark.parametrize(("kind", "name"), [(2, "t"), (4, "")], ids=["topic", "cluster"])
-def test_s94_a_partition_that_is_offline_has_a_leader_when_unclean_election_is_allowed(
+def test_s94_an_offline_partition_gets_a_leader_once_unclean_election_is_allowed(
     tmp_path: Path, kind: int, name: str
 ) -> None:
     async def scenario(members: Members) -> None:
@@ -325,7 +325,7 @@ def test_a_broker_that_has_fallen_behind_the_journal_reads_everything_again(
     run(tmp_path / "db", scenario)
 
 
-def test_a_restarted_cluster_has_everything_again(tmp_path: Path) -> None:
+def test_a_restarted_cluster_has_all_its_metadata(tmp_path: Path) -> None:
     images: list[MetadataImage] = []
 
     async def first(members: Members) -> None:
@@ -343,7 +343,7 @@ def test_a_restarted_cluster_has_everything_again(tmp_path: Path) -> None:
     run(tmp_path / "db", second)
 
 
-def test_s99_preferred_leaders_come_back_by_themselves(tmp_path: Path) -> None:
+def test_s99_preferred_leaders_lead_again_without_a_command(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         request = assigned("t", *[(2, 3)] * 4)
@@ -362,7 +362,7 @@ def test_s99_preferred_leaders_come_back_by_themselves(tmp_path: Path) -> None:
     run(tmp_path / "db", scenario, leader_imbalance_check_interval_seconds="1")
 
 
-def test_an_isr_above_min_isr_makes_no_eligible_leaders(tmp_path: Path) -> None:
+def test_a_lower_min_isr_removes_the_eligible_leaders_of_a_partition(tmp_path: Path) -> None:
     """Once one replica may commit alone, those that left before do not have everything."""
 
     async def scenario(members: Members) -> None:
@@ -383,7 +383,7 @@ def test_an_isr_above_min_isr_makes_no_eligible_leaders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("of_two", "is_shared", "eligible"), [("2", False, (3,)), ("1", False, ()), ("1", True, (3,))])
-def test_case_27_a_leader_that_commits_alone_by_its_own_file_has_no_eligible_ones(
+def test_case_27_a_leader_whose_own_file_sets_min_isr_1_has_no_eligible_leaders(
     tmp_path: Path, of_two: str, is_shared: bool, eligible: tuple[int, ...]
 ) -> None:
     async def scenario(members: Members) -> None:
@@ -399,7 +399,7 @@ def test_case_27_a_leader_that_commits_alone_by_its_own_file_has_no_eligible_one
     run(tmp_path / "db", scenario, min_insync_replicas="2")
 
 
-def test_case_27_an_eligible_replica_leads_when_the_last_one_is_gone(tmp_path: Path) -> None:
+def test_case_27_an_eligible_replica_leads_when_the_last_isr_member_is_gone(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
         request = assigned("t", (2, 3))._replace(configs=(("min.insync.replicas", "2"),))

@@ -57,7 +57,7 @@ def scenario(play: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[],
 
 
 @scenario
-async def test_only_what_a_suspect_leads_has_to_wait(world: World) -> None:
+async def test_only_partitions_led_by_a_suspect_broker_have_to_wait(world: World) -> None:
     assert not world.suspects.lead(LED_BY_2)
     world.suspects.accuse(2)
     assert world.suspects.lead(LED_BY_2)
@@ -65,7 +65,7 @@ async def test_only_what_a_suspect_leads_has_to_wait(world: World) -> None:
 
 
 @scenario
-async def test_a_suspect_is_settled_when_the_metadata_drop_the_broker(world: World) -> None:
+async def test_a_wait_for_a_suspect_ends_when_the_metadata_remove_the_broker(world: World) -> None:
     world.suspects.accuse(2)
     settled = world.suspects.settled()
     await asyncio.sleep(0)
@@ -104,7 +104,7 @@ async def test_a_dead_broker_is_listed_for_a_while(world: World) -> None:
 
 
 @scenario
-async def test_a_broker_that_is_back_is_listed_once(world: World) -> None:
+async def test_a_broker_that_has_returned_is_listed_once(world: World) -> None:
     world.suspects.accuse(2)
     await world.register(None)
     await world.register(8)
@@ -117,7 +117,7 @@ async def test_a_broker_that_is_not_registered_is_no_suspect(world: World) -> No
     await world.suspects.settled()
 
 
-def test_metadata_waits_for_the_next_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metadata_request_waits_for_the_next_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybroker.cluster.suspects.PATIENCE_MS", 60_000)
 
     async def play() -> None:

@@ -58,13 +58,13 @@ async def by_hand(members: Members, path: str, data: bytes) -> None:
         (ResourcePattern(GROUP, "a%2Fb"), "/kafka-acl/Group/a%252Fb"),
     ],
 )
-def test_a_node_lies_where_kafka_has_it(pattern: ResourcePattern, path: str) -> None:
+def test_an_acl_node_has_the_path_that_kafka_gives_it(pattern: ResourcePattern, path: str) -> None:
     assert acl_nodes.path(pattern) == path
     assert acl_nodes.name_of(path.rpartition("/")[2]) == pattern.name
 
 
 @given(st.text(min_size=1))
-def test_every_name_has_a_node_of_its_own(name: str) -> None:
+def test_every_resource_name_has_its_own_acl_node(name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -92,7 +92,7 @@ def test_a_malformed_node_is_ignored(change: tuple[str, str]) -> None:
 # -- decisions ---------------------------------------------------------------------------------------
 
 
-def test_new_acls_are_one_write_per_resource() -> None:
+def test_new_acls_need_one_write_per_resource() -> None:
     plan = acl_changes.create(MetadataImage(), [AclBinding(FLIGHTS, ALICE), AclBinding(FLIGHTS, BOB)])
     assert plan.results == [None, None]
     ((operations, delta),) = plan.steps
@@ -100,7 +100,7 @@ def test_new_acls_are_one_write_per_resource() -> None:
     assert delta.acls == {FLIGHTS: (ALICE, BOB)}
 
 
-def test_a_new_acl_replaces_the_node_and_an_existing_one_changes_nothing() -> None:
+def test_a_new_acl_rewrites_the_node_and_an_existing_acl_writes_nothing() -> None:
     image = with_acls({FLIGHTS: (ALICE,)})
     plan = acl_changes.create(image, [AclBinding(FLIGHTS, BOB), AclBinding(FLIGHTS, ALICE)])
     assert plan.results == [None, None]
@@ -117,7 +117,7 @@ def test_an_invalid_acl_does_not_stop_the_others() -> None:
     assert plan.steps[0].delta.acls == {FLIGHTS: (ALICE,)}
 
 
-def test_many_acls_are_several_writes_each_of_which_fits() -> None:
+def test_many_acls_are_split_into_writes_that_zookeeper_accepts() -> None:
     bindings = [AclBinding(ResourcePattern(TOPIC, f"t{n}"), ALICE) for n in range(3_000)]
     plan = acl_changes.create(MetadataImage(), bindings)
     assert len(plan.steps) > 1
@@ -129,7 +129,7 @@ def test_many_acls_are_several_writes_each_of_which_fits() -> None:
     assert len(image.acls) == 3_000
 
 
-def test_a_resource_has_as_many_acls_as_fit_into_its_node() -> None:
+def test_the_acls_of_a_resource_are_limited_by_the_size_of_its_node() -> None:
     bindings = [AclBinding(FLIGHTS, ALICE._replace(principal=f"User:{n:0100}")) for n in range(4_000)]
     plan = acl_changes.create(MetadataImage(), bindings)
     refused = [error for error in plan.results if error is not None]
@@ -169,7 +169,7 @@ def test_a_filter_that_finds_nothing_writes_nothing() -> None:
         acl_changes.delete(image, AclFilter(AclResourceType.UNKNOWN), image.acls)
 
 
-def test_a_filter_that_names_a_resource_looks_at_no_others() -> None:
+def test_a_filter_that_names_a_resource_examines_no_other_resource() -> None:
     """Otherwise a request of thousands of filters would look at thousands of ACLs for each."""
     prefix, group = FLIGHTS._replace(pattern_type=PatternType.PREFIXED), FLIGHTS._replace(resource_type=GROUP)
     other = FLIGHTS._replace(name="other")
@@ -209,7 +209,7 @@ def test_a_filter_for_all_that_matches_a_name_looks_up_the_prefixes_of_the_name(
 # -- brokers -----------------------------------------------------------------------------------------
 
 
-def test_every_broker_follows_and_a_new_one_loads(tmp_path: Path) -> None:
+def test_every_broker_gets_acl_changes_and_a_new_broker_loads_all_acls(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         service = members.controller.node.controller
@@ -240,7 +240,7 @@ def test_the_next_controller_has_the_acls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["create", "delete"])
-def test_a_deposed_controller_does_not_report_that_nothing_changed(tmp_path: Path, change: str) -> None:
+def test_a_replaced_controller_answers_not_controller_even_if_no_acl_would_change(tmp_path: Path, change: str) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         service = members.controller.node.controller
@@ -257,7 +257,7 @@ def test_a_deposed_controller_does_not_report_that_nothing_changed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"version":2,"acls":[]}', KAFKAS.replace(b"Deny", b"Maybe")])
-def test_acls_that_cannot_be_read_deny_everything_and_one_line_says_so(
+def test_unreadable_acls_deny_everything_and_are_logged_in_one_line(
     tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(members: Members) -> None:
@@ -291,7 +291,7 @@ def test_an_administrator_repairs_a_node_by_deleting_the_denying_acl(tmp_path: P
     run(tmp_path / "db", scenario)
 
 
-def test_nodes_that_kafka_has_written_are_loaded_and_foreign_ones_are_not(tmp_path: Path) -> None:
+def test_acl_nodes_that_kafka_has_written_are_loaded_and_unknown_nodes_are_not(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await members.controller.node.controller.create_acls([AclBinding(FLIGHTS, ALICE)])
@@ -316,7 +316,7 @@ def test_nodes_that_kafka_has_written_are_loaded_and_foreign_ones_are_not(tmp_pa
     run(tmp_path / "db", scenario)
 
 
-def test_a_node_that_another_program_has_made_is_found_and_changed(tmp_path: Path) -> None:
+def test_an_acl_node_that_another_program_has_created_is_found_and_changed(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         service = members.controller.node.controller
@@ -328,7 +328,7 @@ def test_a_node_that_another_program_has_made_is_found_and_changed(tmp_path: Pat
     run(tmp_path / "db", scenario)
 
 
-def test_a_node_that_another_program_has_removed_is_missed_and_made_again(tmp_path: Path) -> None:
+def test_an_acl_node_that_another_program_has_removed_is_created_again(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         service = members.controller.node.controller
@@ -345,7 +345,7 @@ def test_a_node_that_another_program_has_removed_is_missed_and_made_again(tmp_pa
     run(tmp_path / "db", scenario)
 
 
-def test_a_cluster_without_acls_has_no_folders_for_them(tmp_path: Path) -> None:
+def test_a_cluster_without_acls_has_no_parent_nodes_for_acls(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         store: CoordinationStore = await members.server.connect()
@@ -355,7 +355,7 @@ def test_a_cluster_without_acls_has_no_folders_for_them(tmp_path: Path) -> None:
     run(tmp_path / "db", scenario)
 
 
-def test_brokers_that_make_the_folders_at_the_same_time_do_not_fail(
+def test_brokers_may_create_the_parent_nodes_of_acls_at_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of several brokers stores the ACLs of ``--add-acl`` when it starts."""

@@ -14,14 +14,14 @@ from pybroker.cluster.metadata.image import BrokerRegistration, MetadataDelta, M
 from pyclient.protocol import errors
 
 
-def test_leaders_and_replicas_are_even_over_brokers() -> None:
+def test_leaders_and_replicas_are_spread_evenly_over_brokers() -> None:
     places = {broker: None for broker in range(5)}
     replicas = assign(places, 50, 3, start=7)
     assert set(Counter(members[0] for members in replicas).values()) == {10}
     assert set(Counter(b for members in replicas for b in members).values()) == {30}
 
 
-def test_replicas_are_in_different_places_as_long_as_there_are_some() -> None:
+def test_replicas_of_a_partition_are_in_different_racks_while_there_are_enough() -> None:
     places = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
     for members in assign(places, 60, 3, start=1):
         assert len({places[broker] for broker in members}) == 3
@@ -29,13 +29,13 @@ def test_replicas_are_in_different_places_as_long_as_there_are_some() -> None:
         assert Counter(places[broker] for broker in members).most_common(1)[0][1] == 2
 
 
-def test_followers_of_one_leader_differ() -> None:
+def test_partitions_with_the_same_leader_have_different_followers() -> None:
     replicas = assign({broker: None for broker in range(6)}, 36, 2, start=0)
     followers = {members[1] for members in replicas if members[0] == 0}
     assert len(followers) == 5
 
 
-def test_added_partitions_go_on_where_the_topic_stopped() -> None:
+def test_added_partitions_continue_the_assignment_of_the_topic() -> None:
     places = {0: None, 1: None, 2: None}
     assert assign(places, 5, 2, start=4)[3:] == assign(places, 2, 2, start=4, first=3)
 
@@ -71,7 +71,7 @@ def test_a_manual_assignment_is_checked(replicas: list[tuple[int, ...]]) -> None
         check_manual(replicas, {1: None, 2: None, 3: None}, len(replicas[0]))
 
 
-def test_a_sound_manual_assignment_passes() -> None:
+def test_a_valid_manual_assignment_is_accepted() -> None:
     check_manual([(1, 2), (2, 1)], {1: None, 2: None}, 2)
 
 

@@ -70,13 +70,13 @@ def configs_after(image: MetadataImage, wanted: ConfigChange) -> Mapping[str, st
         ),
     ],
 )
-def test_keys_are_set_deleted_appended_and_subtracted(
+def test_configuration_keys_are_set_deleted_appended_to_and_subtracted_from(
     before: dict[str, str], keys: list[tuple[str, int, str | None]], after: dict[str, str]
 ) -> None:
     assert configs_after(image_of(before), change(TOPIC, "t", *keys)) == after
 
 
-def test_replacing_drops_what_is_not_named() -> None:
+def test_replacing_a_configuration_deletes_the_keys_that_are_not_named() -> None:
     image = image_of({"segment.ms": "7", "retention.ms": "9"})
     wanted = change(TOPIC, "t", ("retention.ms", SET, "5"), replace=True)
     assert configs_after(image, wanted) == {"retention.ms": "5"}
@@ -121,13 +121,13 @@ def test_an_invalid_change_is_refused_and_not_written(
     assert plan.steps == []
 
 
-def test_a_resource_may_appear_once() -> None:
+def test_a_config_change_that_names_a_resource_twice_is_refused() -> None:
     wanted = change(TOPIC, "t", ("retention.ms", SET, "5"))
     outcomes = decider.alter(image_of(), [wanted, wanted]).results
     assert [type(outcome) for outcome in outcomes] == [errors.InvalidRequest] * 2
 
 
-def test_valid_changes_are_one_write_and_invalid_ones_are_errors() -> None:
+def test_valid_config_changes_are_one_write_and_invalid_ones_are_errors() -> None:
     plan = decider.alter(
         image_of(),
         [
@@ -159,7 +159,7 @@ def test_thousands_of_resources_take_several_writes_each_small_enough_for_zookee
     assert all(image.configs(GROUP, name) for name in names)
 
 
-def test_a_stored_configuration_is_overwritten_a_new_one_created() -> None:
+def test_a_stored_configuration_is_overwritten_and_a_new_one_is_created() -> None:
     wanted = change(BROKER, "1", ("log.retention.ms", SET, "5"))
     [fresh] = decider.alter(image_of(), [wanted]).steps
     assert isinstance(fresh.operations[0], Create)

@@ -46,7 +46,7 @@ def create(image: MetadataImage, *requests: NewTopic) -> list[Outcome]:
     return controller().create_topics(image, requests).results
 
 
-def test_a_topic_is_made_with_its_defaults() -> None:
+def test_a_topic_is_created_with_the_default_partitions_and_replicas() -> None:
     plan = controller({"num.partitions": "3", "default.replication.factor": "2"}).create_topics(
         image_of(1, 2), [NewTopic("t")]
     )
@@ -59,12 +59,12 @@ def test_a_topic_is_made_with_its_defaults() -> None:
     assert "/brokers/topics/t/partitions/2/state" in paths
 
 
-def test_many_topics_are_one_write() -> None:
+def test_many_topics_are_created_by_one_write() -> None:
     plan = controller().create_topics(image_of(1), [NewTopic(f"t{n}") for n in range(100)])
     assert len(plan.steps) == 1
 
 
-def test_one_bad_topic_does_not_stop_the_others() -> None:
+def test_an_invalid_topic_does_not_stop_the_creation_of_the_others() -> None:
     outcomes = create(image_of(1), NewTopic("ok"), NewTopic("bad/"), NewTopic("r", 1, 3))
     assert isinstance(outcomes[0], TopicImage)
     assert isinstance(outcomes[1], errors.InvalidTopicException)
@@ -74,12 +74,12 @@ def test_one_bad_topic_does_not_stop_the_others() -> None:
 @pytest.mark.parametrize(
     "name", ["../x", ".", "..", "", "n" * 250, "a b", "ä", "a/b", "a\0", "a\n"]
 )
-def test_case_52_a_name_that_is_no_safe_folder_name_is_refused(name: str) -> None:
+def test_case_52_a_topic_name_that_is_unsafe_as_a_folder_name_is_refused(name: str) -> None:
     [outcome] = create(image_of(1), NewTopic(name))
     assert isinstance(outcome, errors.InvalidTopicException)
 
 
-def test_names_that_differ_by_dot_and_underscore_collide() -> None:
+def test_topic_names_that_differ_only_in_dots_and_underscores_collide() -> None:
     image = after(image_of(1), controller().create_topics(image_of(1), [NewTopic("a.b")]))
     [outcome] = create(image, NewTopic("a_b"))
     assert isinstance(outcome, errors.InvalidTopicException)
@@ -108,7 +108,7 @@ def test_names_that_differ_by_dot_and_underscore_collide() -> None:
         (NewTopic("__cluster_metadata", 1, 1), errors.InvalidRequest),
     ],
 )
-def test_a_request_that_cannot_be_met_is_refused_and_writes_nothing(
+def test_an_invalid_topic_creation_is_refused_and_writes_nothing(
     request_: NewTopic, error: type[errors.KafkaError]
 ) -> None:
     plan = controller().create_topics(image_of(1), [request_])
@@ -116,13 +116,13 @@ def test_a_request_that_cannot_be_met_is_refused_and_writes_nothing(
     assert plan.steps == []
 
 
-def test_a_manual_assignment_is_taken_as_it_is() -> None:
+def test_a_manual_assignment_is_used_unchanged() -> None:
     [topic] = create(image_of(1, 2, 3), NewTopic("t", -1, -1, ((1, (3, 1)), (0, (2, 3)))))
     assert isinstance(topic, TopicImage)
     assert [p.replicas for p in topic.partitions] == [(2, 3), (3, 1)]
 
 
-def test_a_name_that_is_in_the_request_twice_is_refused_both_times() -> None:
+def test_a_topic_name_that_is_in_the_request_twice_is_refused_both_times() -> None:
     outcomes = create(image_of(1), NewTopic("t"), NewTopic("u"), NewTopic("t"))
     assert [type(o) for o in outcomes] == [errors.InvalidRequest, TopicImage, errors.InvalidRequest]
 
@@ -132,7 +132,7 @@ def test_a_topic_that_exists_is_refused() -> None:
     assert isinstance(create(image, NewTopic("t"))[0], errors.TopicAlreadyExists)
 
 
-def test_a_topic_made_again_has_another_id() -> None:
+def test_a_topic_created_again_has_another_topic_id() -> None:
     decider = controller()
     image = after(image_of(1), decider.create_topics(image_of(1), [NewTopic("t")]))
     first = image.topics["t"].id
@@ -142,7 +142,7 @@ def test_a_topic_made_again_has_another_id() -> None:
     assert image.topics["t"].id != first
 
 
-def test_deletion_removes_children_first_and_takes_names_or_ids() -> None:
+def test_a_topic_is_deleted_by_name_or_id_and_its_child_nodes_go_first() -> None:
     image = after(image_of(1), controller().create_topics(image_of(1), [NewTopic("t", 2)]))
     plan = controller().delete_topics(image, [TopicName(id=image.topics["t"].id)])
     paths = [op.path for op in plan.steps[0].operations]
@@ -152,7 +152,7 @@ def test_deletion_removes_children_first_and_takes_names_or_ids() -> None:
     assert after(image, plan).topics == {}
 
 
-def test_failed_deletions_have_different_errors() -> None:
+def test_each_reason_for_a_failed_topic_deletion_has_its_own_error() -> None:
     image = after(image_of(1), controller().create_topics(image_of(1), [NewTopic("t")]))
     asked = [TopicName("no"), TopicName(id=b"x" * 16), TopicName(), TopicName("t", b"x" * 16)]
     outcomes = controller().delete_topics(image, [*asked, TopicName("t"), TopicName("t")]).results
@@ -163,7 +163,7 @@ def test_failed_deletions_have_different_errors() -> None:
     ]
 
 
-def test_partitions_are_added_behind_the_others() -> None:
+def test_added_partitions_get_the_next_numbers() -> None:
     image = after(image_of(1, 2), controller().create_topics(image_of(1, 2), [NewTopic("t", 2, 2)]))
     plan = controller().create_partitions(image, [NewPartitions("t", 4)])
     grown = after(image, plan).topics["t"]
@@ -200,7 +200,7 @@ def three_brokers() -> MetadataImage:
     return after(image_of(1, 2, 3), controller().create_topics(image_of(1, 2, 3), [request]))
 
 
-def test_partitions_of_a_vanished_broker_get_leaders_by_conditional_writes() -> None:
+def test_partitions_of_a_dead_broker_get_new_leaders_by_conditional_writes() -> None:
     image = three_brokers()
     plan = controller().change_brokers(image, brokers(2, 3))
     changed = after(image, plan)
@@ -218,7 +218,7 @@ def test_a_broker_with_a_new_epoch_was_restarted() -> None:
     assert [p.leader_epoch for p in changed.topics["t"].partitions] == [1, 0]
 
 
-def test_preferred_leaders_come_back_when_they_are_in_sync() -> None:
+def test_preferred_leaders_lead_again_when_they_are_in_sync() -> None:
     image = after(three_brokers(), controller().change_brokers(three_brokers(), brokers(2, 3)))
     image = after(image, controller().change_brokers(image, brokers(1, 2, 3)))
     tps = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 7)]

@@ -72,7 +72,7 @@ def test_a_dead_follower_leaves_the_isr_and_the_leader_stays_in_its_epoch() -> N
     assert after.leader_epoch == 5
 
 
-def test_an_unaffected_partition_stays_the_same_object() -> None:
+def test_an_election_does_not_copy_an_unaffected_partition() -> None:
     before = partition(1, (1, 2), (1, 2))
     assert after_change(before, standing(1, 2, 3, restarted={2})) is before
     offline = partition(NO_LEADER, (1,), (1,))
@@ -103,7 +103,7 @@ def test_unclean_election_is_decided_per_topic() -> None:
     st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True),
     st.lists(st.tuples(st.sets(st.integers(1, 6)), st.booleans()), max_size=12),
 )
-def test_through_any_history_the_leader_is_alive_and_in_an_isr_that_never_gets_empty(
+def test_in_any_history_the_leader_is_alive_and_in_the_isr_and_the_isr_is_never_empty(
     replicas: list[int], history: list[tuple[set[int], bool]]
 ) -> None:
     state = partition(replicas[0], tuple(replicas), tuple(replicas))
@@ -122,13 +122,13 @@ def test_through_any_history_the_leader_is_alive_and_in_an_isr_that_never_gets_e
 
 
 @pytest.mark.parametrize("unclean", [False, True])
-def test_electing_twice_changes_nothing_but_the_epochs(unclean: bool) -> None:
+def test_a_second_election_changes_only_the_epochs(unclean: bool) -> None:
     once = elect(partition(1, (1, 2, 3), (2, 3)), {2, 3}, unclean=unclean)
     twice = elect(once, {2, 3}, unclean=unclean)
     assert twice == replace(once, leader_epoch=7)
 
 
-def test_members_that_leave_an_isr_which_is_too_small_stay_eligible() -> None:
+def test_replicas_that_leave_an_isr_below_min_isr_stay_eligible_leaders() -> None:
     three = partition(1, (1, 2, 3), (1, 2, 3))
     two = after_change(three, standing(1, 2), min_isr=2)
     assert (two.isr, two.elr) == ((1, 2), ())
@@ -137,7 +137,7 @@ def test_members_that_leave_an_isr_which_is_too_small_stay_eligible() -> None:
     assert with_isr(one, (1, 3), 2).elr == ()
 
 
-def test_an_eligible_replica_leads_where_the_isr_is_dead() -> None:
+def test_an_eligible_replica_leads_if_the_whole_isr_is_dead() -> None:
     one = replace(partition(1, (1, 2, 3), (1,)), elr=(2,))
     after = after_change(one, standing(2, 3), min_isr=2)
     assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
@@ -148,7 +148,7 @@ def test_an_eligible_replica_leads_where_the_isr_is_dead() -> None:
     ("boot", "lost"),
     [("m a b", set()), ("m2 b a", set()), ("m a b c", set()), ("m a", {1}), ("m", {1}), (" a c", {1})],
 )
-def test_after_a_clean_stop_the_same_log_dirs_are_trusted(boot: str, lost: set[int]) -> None:
+def test_a_broker_is_trusted_after_a_clean_stop_with_the_same_log_dirs(boot: str, lost: set[int]) -> None:
     broker = BrokerRegistration(1, 8, (), is_clean=True, boot=boot)
     found = Standing.of({1: broker}, {}, {1: "m a b"})
     assert (found.lost, found.restarted) == (lost, lost)
@@ -170,7 +170,7 @@ def test_if_all_replicas_have_lost_records_one_of_the_last_isr_leads() -> None:
     assert (led.leader, led.isr) == (2, (2,))
 
 
-def test_a_member_that_came_back_after_a_power_cut_is_not_in_sync() -> None:
+def test_an_isr_member_that_returns_after_a_power_cut_is_not_in_sync() -> None:
     before = partition(1, (1, 2, 3), (1, 2, 3))
     after = after_change(before, standing(1, 2, 3, lost={2}), min_isr=2)
     assert (after.leader, after.isr, after.elr) == (1, (1, 3), ())
@@ -196,7 +196,7 @@ def test_a_lost_disk_affects_only_its_replicas() -> None:
     assert (after.index, after.leader) == (0, 2)
 
 
-def test_a_broker_is_fit_per_partition() -> None:
+def test_a_broker_may_be_able_to_lead_one_partition_and_not_another() -> None:
     offline = frozenset((bytes(16), index) for index in range(3))
     image = MetadataImage().apply(
         MetadataDelta(
@@ -224,7 +224,7 @@ def test_a_replica_whose_disk_has_failed_is_not_eligible_when_its_broker_is_back
     assert (waits.leader, waits.isr) == (NO_LEADER, (1,))
 
 
-def test_the_last_in_sync_whose_disk_has_failed_gives_way_to_an_eligible_one() -> None:
+def test_an_eligible_replica_leads_if_the_disk_of_the_last_isr_member_has_failed() -> None:
     topic = TopicImage("a", bytes(16), (replace(partition(1, (1, 2), (1,)), elr=(2,)),))
     failed = Standing(frozenset({1}), offline={(topic.id, 0): frozenset({1})}).at(topic.id, 0)
     waits = after_change(topic.partitions[0], failed, min_isr=2)
@@ -240,7 +240,7 @@ def test_the_last_in_sync_whose_disk_has_failed_gives_way_to_an_eligible_one() -
         st.tuples(st.sets(st.integers(1, 3)), st.sets(st.integers(1, 3))), min_size=1, max_size=12
     ),
 )
-def test_every_leader_has_everything_that_was_committed(
+def test_every_elected_leader_has_all_committed_records(
     min_isr: int, history: list[tuple[set[int], set[int]]]
 ) -> None:
     """Each round: who is there, who of them comes from a power cut. ``whole`` are the replicas that
@@ -261,7 +261,7 @@ def test_every_leader_has_everything_that_was_committed(
             whole &= set(state.isr)
 
 
-def test_case_27_a_machine_that_was_counted_as_gone_comes_back_without_what_was_not_synced() -> None:
+def test_case_27_a_broker_that_returns_after_a_power_cut_lacks_its_unsynced_records() -> None:
     """Found by the simulator: power cuts last longer than sessions, so its registration was forgotten by then."""
     before = BrokerRegistration(2, 7, (), boot="first")
     image = MetadataImage().apply(MetadataDelta(brokers={1: BrokerRegistration(1, 6, (), boot="x"), 2: before}))

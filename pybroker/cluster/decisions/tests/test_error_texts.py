@@ -39,7 +39,7 @@ def with_topics(*names: str) -> MetadataImage:
         ),
     ],
 )
-def test_a_topic_that_cannot_be_made_is_refused_in_kafkas_words(wanted: NewTopic, text: str) -> None:
+def test_the_refusal_of_an_invalid_topic_has_kafkas_text(wanted: NewTopic, text: str) -> None:
     [outcome] = controller().create_topics(with_topics("x", "a.b"), [wanted]).results
     assert str(outcome) == text
 
@@ -52,11 +52,11 @@ def test_a_topic_that_cannot_be_made_is_refused_in_kafkas_words(wanted: NewTopic
         (NewPartitions("gone", 5), "This server does not host this topic-partition. There is no topic 'gone'."),
     ],
 )
-def test_partitions_that_cannot_be_added_are_refused_in_kafkas_words(wanted: NewPartitions, text: str) -> None:
+def test_the_refusal_to_add_partitions_has_kafkas_text(wanted: NewPartitions, text: str) -> None:
     [outcome] = controller().create_partitions(with_topics("x"), [wanted]).results
     assert str(outcome) == text
 
 
-def test_deleting_a_missing_topic_is_refused_in_kafkas_words() -> None:
+def test_the_refusal_to_delete_a_missing_topic_has_kafkas_text() -> None:
     [outcome] = controller().delete_topics(with_topics("x"), [TopicName("gone", None)]).results
     assert str(outcome).startswith("This server does not host this topic-partition.")

@@ -28,24 +28,24 @@ NEW = OLD._replace(features=features.registered())
 IMAGE = MetadataImage(features={TRANSACTION_VERSION: 1, GROUP_VERSION: 1}, features_epoch=4)
 
 
-def test_a_new_cluster_has_the_highest_levels() -> None:
+def test_a_new_cluster_has_the_highest_feature_levels() -> None:
     step = features.begin(MetadataImage())
     assert step is not None
     assert step.delta.features == (0, {METADATA_VERSION: 33, TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
     assert features.begin(IMAGE) is None
 
 
-def test_an_update_moves_the_epoch_on_and_leaves_other_features_alone() -> None:
+def test_a_feature_update_raises_the_epoch_and_keeps_other_features() -> None:
     [step] = features.update(IMAGE, [FeatureUpdate(TRANSACTION_VERSION, 2, UP)]).steps
     assert step.delta.features == (5, {TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
 
 
-def test_an_update_to_the_current_level_changes_nothing() -> None:
+def test_a_feature_update_to_the_current_level_changes_nothing() -> None:
     assert not features.update(IMAGE, [FeatureUpdate(TRANSACTION_VERSION, 1, SAFE)]).steps
 
 
 @pytest.mark.parametrize("kind", [SAFE, UNSAFE])
-def test_a_downgrade_needs_the_downgrade_type(kind: int) -> None:
+def test_a_feature_downgrade_needs_the_downgrade_type(kind: int) -> None:
     with pytest.raises(errors.InvalidUpdateVersion, match="Can't downgrade the version"):
         features.update(IMAGE, [FeatureUpdate(GROUP_VERSION, 0, UP)])
     [step] = features.update(IMAGE, [FeatureUpdate(GROUP_VERSION, 0, kind)]).steps
@@ -64,7 +64,7 @@ def test_a_downgrade_needs_the_downgrade_type(kind: int) -> None:
         ("share.version", 1, UP),
     ],
 )
-def test_one_bad_update_refuses_all(name: str, level: int, kind: int) -> None:
+def test_one_invalid_feature_update_refuses_the_whole_request(name: str, level: int, kind: int) -> None:
     good = FeatureUpdate(GROUP_VERSION, 0, SAFE)
     with pytest.raises(errors.InvalidUpdateVersion, match=f"Invalid update version {level} for feature {name}"):
         features.update(IMAGE, [good, FeatureUpdate(name, level, kind)])
@@ -73,7 +73,7 @@ def test_one_bad_update_refuses_all(name: str, level: int, kind: int) -> None:
 RELEASE_4_4 = [FeatureUpdate(METADATA_VERSION, 33, UP), FeatureUpdate("share.version", 2, UP)]
 
 
-def test_a_cluster_of_the_former_version_moves_up_and_down() -> None:
+def test_features_of_a_cluster_of_the_previous_version_can_be_upgraded_and_downgraded() -> None:
     image = replace(IMAGE, features={**IMAGE.features, METADATA_VERSION: 30}, brokers={1: NEW, 2: NEW})
     assert features.begin(image) is None
     for update in (FeatureUpdate(METADATA_VERSION, 33, UP), FeatureUpdate(METADATA_VERSION, 30, SAFE)):
@@ -82,33 +82,33 @@ def test_a_cluster_of_the_former_version_moves_up_and_down() -> None:
         assert image.features == {**IMAGE.features, METADATA_VERSION: update.level}
 
 
-def test_a_broker_of_the_former_version_holds_an_upgrade_up() -> None:
+def test_a_broker_of_the_previous_version_prevents_a_feature_upgrade() -> None:
     image = replace(IMAGE, features={**IMAGE.features, METADATA_VERSION: 30}, brokers={1: NEW, 2: OLD._replace(id=2)})
     with pytest.raises(errors.InvalidUpdateVersion, match="Broker 2 only supports versions 30-30"):
         features.update(image, [FeatureUpdate(METADATA_VERSION, 33, UP)])
     assert features.update(image, [FeatureUpdate(GROUP_VERSION, 0, SAFE)]).steps
 
 
-def test_an_update_to_a_release_leaves_out_what_is_lacking() -> None:
+def test_a_feature_update_to_a_release_leaves_out_unsupported_features() -> None:
     plan = features.update(IMAGE, RELEASE_4_4)
     assert plan.results == ["share.version"]
     assert plan.steps[0].delta.features == (5, {**IMAGE.features, METADATA_VERSION: 33})
 
 
-def test_the_store_tells_what_a_broker_supports_in_kafkas_form() -> None:
+def test_a_registration_lists_the_features_of_a_broker_in_kafkas_format() -> None:
     data = znodes.encode_broker(NEW, 0)
     assert json.loads(data)["features"][METADATA_VERSION] == {"min_version": 30, "max_version": 33}
     assert znodes.decode_broker(1, data, 1).features == features.registered()
     assert znodes.decode_broker(1, znodes.encode_broker(OLD, 0), 1).features == ()
 
 
-def test_zookeeper_era_kafka_reads_the_node() -> None:
+def test_kafka_with_zookeeper_reads_the_feature_node() -> None:
     data = znodes.encode_features({TRANSACTION_VERSION: 2})
     assert data == b'{"version":2,"status":1,"features":{"transaction.version":2}}'
     assert znodes.decode_features(data) == {TRANSACTION_VERSION: 2}
 
 
-def test_levels_last_and_their_epoch_grows_across_restarts(run: Run) -> None:
+def test_feature_levels_survive_restarts_and_their_epoch_only_grows(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         node, store, _ = await cluster.broker()
         assert finalized(node) == (0, 2)

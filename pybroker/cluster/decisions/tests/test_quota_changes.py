@@ -75,7 +75,7 @@ def test_quotas_are_stored_where_kafka_stores_them(entity: Named, path: str) -> 
     assert json.loads(write.data) == {"version": 1, "config": {PRODUCE: "1024", REQUEST: "12.5"}}
 
 
-def test_the_nodes_above_a_users_client_are_made_once() -> None:
+def test_the_parent_nodes_of_a_users_client_quota_are_created_once() -> None:
     both: Named = (("user", "alice"), ("client-id", "app"))
     changes = [change(both, consumer_byte_rate=1.0), change(ALICE, consumer_byte_rate=2.0)]
     (step,) = alter(EMPTY, changes).steps
@@ -90,7 +90,7 @@ def test_the_nodes_above_a_users_client_are_made_once() -> None:
     assert quotas(image.apply(last.delta)) == {Entity("alice"): {FETCH: 2.0}}
 
 
-def test_a_users_password_stays_whatever_happens_to_its_quotas() -> None:
+def test_a_change_of_quotas_keeps_the_users_password() -> None:
     from pybroker.cluster.decisions.scram_changes import alter as alter_scram
 
     (step,) = alter_scram(EMPTY, [ScramChange("alice", 1, 4096, b"salt", b"salted")]).steps
@@ -133,14 +133,14 @@ def test_invalid_quotas_are_refused_with_kafkas_text(entity: Named, values: dict
     assert text in refusal(QuotaChange(entity, list(values.items())))
 
 
-def test_an_entity_or_a_key_that_is_named_twice_changes_nothing() -> None:
+def test_a_quota_request_that_names_an_entity_or_key_twice_changes_nothing() -> None:
     app: Named = (("user", "alice"), ("client-id", "app"))
     again = change((app[1], app[0]), consumer_byte_rate=1.0)
     assert "Ignoring duplicate entity" in refusal(change(app, producer_byte_rate=1.0), again)
     assert "Duplicate quota key" in refusal(QuotaChange(ALICE, [(PRODUCE, 1.0), (PRODUCE, None)]))
 
 
-def test_one_entity_that_is_wrong_does_not_stop_the_others() -> None:
+def test_an_invalid_quota_entity_does_not_stop_the_others() -> None:
     plan = alter(EMPTY, [change(ALICE, producer_byte_rate=0.0), change((("user", "bob"),), producer_byte_rate=1.0)])
     assert [error is None for error in plan.results.values()] == [False, True]
     assert quotas(EMPTY.apply(plan.steps[0].delta)) == {Entity("bob"): {PRODUCE: 1.0}}
@@ -152,7 +152,7 @@ def test_unreadable_quotas_are_ignored() -> None:
     assert quotas(image) == {Entity("alice"): {PRODUCE: 1.5}}
 
 
-def test_every_broker_and_the_next_one_to_start_has_the_same_quotas(tmp_path: Path) -> None:
+def test_every_broker_and_a_broker_that_starts_later_have_the_same_quotas(tmp_path: Path) -> None:
     wanted = [
         change(ALICE, producer_byte_rate=1.0),
         change((("user", None),), producer_byte_rate=2.0),
@@ -191,7 +191,7 @@ def test_the_journal_tells_other_brokers() -> None:
     assert quotas(EMPTY.apply(told)) == {Entity("alice", "app"): {PRODUCE: 1.0}}
 
 
-def test_an_empty_parent_node_as_kafkas_tools_make_it_is_valid(
+def test_an_empty_parent_node_of_a_quota_as_kafkas_tools_create_it_is_valid(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -239,7 +239,7 @@ STORED = after(
         ([Component("user", EXACT, "")], False, []),
     ],
 )
-def test_a_description_has_the_entities_that_match(components: list[Component], strict: bool, found: list[int]) -> None:
+def test_a_description_has_the_quotas_that_match(components: list[Component], strict: bool, found: list[int]) -> None:
     values = [value for _, rates in described(STORED, components, strict=strict) for value in rates.values()]
     assert sorted(values) == found
 
@@ -257,7 +257,7 @@ def test_a_description_has_the_entities_that_match(components: list[Component], 
         ([Component("ip", ANY, None), Component("user", ANY, None)], errors.InvalidRequest, "should not be used with"),
     ],
 )
-def test_a_filter_that_contradicts_itself_is_refused(
+def test_a_quota_filter_that_contradicts_itself_is_refused(
     components: list[Component], error: type[errors.KafkaError], text: str
 ) -> None:
     with pytest.raises(error, match=text):

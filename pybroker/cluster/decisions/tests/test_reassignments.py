@@ -91,7 +91,7 @@ class State:
             self.image = self.image.apply(step.delta)
 
 
-def test_s98_a_partition_has_both_until_the_new_replicas_are_in_sync() -> None:
+def test_s98_a_partition_has_old_and_new_replicas_until_the_new_ones_are_in_sync() -> None:
     state = State((1, 2))
     assert state.move(3, 4) is None
     moving = state.partition
@@ -107,7 +107,7 @@ def test_s98_a_partition_has_both_until_the_new_replicas_are_in_sync() -> None:
     assert (done.leader_epoch, done.partition_epoch) == (6, 10)
 
 
-def test_s98_more_replicas_keep_the_leader() -> None:
+def test_s98_a_reassignment_to_more_replicas_keeps_the_leader() -> None:
     state = State((1,))
     state.move(1, 2, 3)
     assert isinstance(state.in_sync(1, 2, 3), PartitionImage)
@@ -115,7 +115,7 @@ def test_s98_more_replicas_keep_the_leader() -> None:
     assert state.partition.leader_epoch == 5
 
 
-def test_fewer_replicas_or_another_order_is_done_at_once() -> None:
+def test_a_reassignment_to_fewer_or_reordered_replicas_completes_at_once() -> None:
     state = State((1, 2, 3))
     state.move(2, 1)
     assert (state.partition.replicas, state.partition.isr) == ((2, 1), (1, 2))
@@ -124,7 +124,7 @@ def test_fewer_replicas_or_another_order_is_done_at_once() -> None:
     assert (state.partition.replicas, state.partition.leader) == ((2,), 2)
 
 
-def test_a_replica_that_goes_ends_the_leader_epoch() -> None:
+def test_the_removal_of_a_replica_raises_the_leader_epoch() -> None:
     """Found by the simulator: it came back with an empty log, and an old fetch of it counted."""
     state = State((1, 2, 3))
     state.move(1, 2)
@@ -135,7 +135,7 @@ def test_a_replica_that_goes_ends_the_leader_epoch() -> None:
     assert (state.partition.replicas, state.partition.leader_epoch) == ((1, 2), 7)
 
 
-def test_the_last_replica_in_sync_stays_until_another_one_is() -> None:
+def test_the_last_in_sync_replica_stays_until_another_is_in_sync() -> None:
     state = State((1, 2), (1,))
     state.move(2)
     assert state.partition.replicas == (2, 1)
@@ -164,7 +164,7 @@ def test_a_new_reassignment_replaces_one_that_is_under_way() -> None:
     assert (state.partition.replicas, state.partition.leader) == ((5, 1), 1)
 
 
-def test_an_added_in_sync_replica_that_is_no_longer_wanted_is_removed_by_a_cancellation() -> None:
+def test_a_cancelled_reassignment_removes_an_added_replica_that_is_in_sync() -> None:
     """It counted as one: null made four replicas of three, and the way back to three was refused."""
     state = State((1, 2, 3))
     state.move(4, 5, 6)
@@ -219,7 +219,7 @@ def test_an_unclean_election_completes_a_reassignment() -> None:
     assert not state.partition.is_reassigned
 
 
-def test_impossible_targets_are_refused() -> None:
+def test_impossible_targets_of_a_reassignment_are_refused() -> None:
     state = State((1, 2))
     before = state.partition
     assert isinstance(state.move(), errors.InvalidReplicaAssignment)
@@ -267,7 +267,7 @@ targets = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True).map(t
 
 
 @given(targets, st.lists(st.none() | targets | st.sets(st.integers(1, 6)), max_size=10))
-def test_through_any_history_the_leader_is_in_an_isr_of_replicas(
+def test_in_any_history_of_reassignments_the_leader_is_in_the_isr_and_the_isr_in_the_replicas(
     replicas: tuple[int, ...], history: list[tuple[int, ...] | set[int] | None]
 ) -> None:
     state = State(replicas)
@@ -293,7 +293,7 @@ def test_through_any_history_the_leader_is_in_an_isr_of_replicas(
 
 
 @given(targets, st.lists(targets | st.sets(st.integers(1, 6)) | st.integers(1, 6), max_size=10), st.integers(1, 2))
-def test_null_brings_back_the_replicas_of_before_through_any_history(
+def test_a_cancelled_reassignment_restores_the_original_replicas_in_any_history(
     replicas: tuple[int, ...], history: list[tuple[int, ...] | set[int] | int], nulls: int
 ) -> None:
     """A set is who is in sync now, a number who dies, and comes back when another one leads."""

@@ -76,7 +76,7 @@ def test_invalid_passwords_are_refused(change: ScramChange, error: type[Exceptio
     assert refusal(EMPTY, change) is error
 
 
-def test_a_password_is_not_changed_twice_at_once_and_not_in_part() -> None:
+def test_a_request_that_changes_a_scram_password_twice_changes_nothing() -> None:
     assert refusal(EMPTY, NEW, NEW) is errors.DuplicateResource
     assert refusal(EMPTY, NEW, NEW._replace(mechanism=2, iterations=1)) is errors.UnacceptableCredential
     plan = alter(EMPTY, [NEW._replace(iterations=1), NEW._replace(user="bob")])
@@ -84,7 +84,7 @@ def test_a_password_is_not_changed_twice_at_once_and_not_in_part() -> None:
     assert len(plan.steps) == 1
 
 
-def test_a_first_password_replaces_none() -> None:
+def test_the_first_scram_password_of_a_user_needs_no_earlier_one() -> None:
     first = NEW._replace(is_new_only=True)
     image = after(EMPTY, first)
     assert alter(image, [first._replace(salted_password=b"other")]).steps == []
@@ -97,7 +97,7 @@ def test_the_journal_tells_other_brokers() -> None:
     assert users(EMPTY.apply(delta)) == [ScramUser("alice", {1: 4096})]
 
 
-def test_a_user_without_a_readable_password_is_no_user() -> None:
+def test_a_user_without_a_readable_scram_password_does_not_exist() -> None:
     image = MetadataImage(resource_configs={(ResourceType.USER, "alice"): {"SCRAM-SHA-256": "salt=x"}})
     assert users(image) == users(image, ["alice", "bob"]) == []
 
@@ -117,6 +117,6 @@ def test_the_node_of_a_user_has_the_name_that_kafka_gives_it(user: str, node: st
 
 
 @given(some.text(some.characters(exclude_categories=("Cs",)), min_size=1))
-def test_every_user_has_a_node(user: str) -> None:
+def test_every_user_name_has_a_node_name(user: str) -> None:
     path = znodes.config_path(ResourceType.USER, user)
     assert znodes.config_name(ResourceType.USER, path.removeprefix("/config/users/")) == user

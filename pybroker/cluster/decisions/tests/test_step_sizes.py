@@ -72,7 +72,7 @@ def controller() -> TopicController:
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(9_600, 1), (300, 100)])
-def test_disks_that_lose_everything_are_counted(topics: int, partitions: int) -> None:
+def test_lost_replicas_count_towards_the_size_of_a_write(topics: int, partitions: int) -> None:
     """Two of three brokers, each with thousands of replicas: what they lack stands in the last step twice."""
     image = cluster(topics, partitions)
     lost = frozenset((topic.id, index) for topic in image.topics.values() for index in range(partitions))
@@ -82,7 +82,7 @@ def test_disks_that_lose_everything_are_counted(topics: int, partitions: int) ->
     assert len(znodes.encode_unfit(is_leaving=False, offline=lost)) < LIMIT
 
 
-def test_many_topics_with_configurations_are_made() -> None:
+def test_many_topics_with_configurations_are_created() -> None:
     topics = [NewTopic(f"{number:05d}".ljust(LONGEST, "x"), 1, 3, configs=CONFIGS) for number in range(400)]
     image = cluster(0, 0)
     plan = controller().create_topics(image, topics)

@@ -34,13 +34,13 @@ def after(plan: Plan[object], image: MetadataImage = IMAGE) -> MetadataImage:
 @pytest.mark.parametrize(
     ("wanted", "expires", "most"), [(-1, 40, 100), (0, 40, 100), (70, 40, 70), (9, 9, 9), (999, 40, 100)]
 )
-def test_a_new_token_lives_as_long_as_asked_and_allowed(wanted: int, expires: int, most: int) -> None:
+def test_a_new_token_lives_as_long_as_requested_up_to_the_limit(wanted: int, expires: int, most: int) -> None:
     plan = token_changes.create(WANTED._replace(lifetime_ms=wanted), 0, TIMES, NOW)
     assert plan.results == TOKEN._replace(expires_ms=NOW + expires, most_ms=NOW + most)
     assert after(plan, MetadataImage()).tokens == {"t1": plan.results}
 
 
-def test_a_token_that_fits_into_no_node_is_refused() -> None:
+def test_a_token_that_is_too_large_for_a_node_is_refused() -> None:
     many = WANTED._replace(renewers=(CAROL,) * 2_000)
     with pytest.raises(errors.InvalidRequest):
         token_changes.create(many, 0, TIMES, NOW)
@@ -53,7 +53,7 @@ def test_the_number_of_tokens_of_a_principal_is_limited() -> None:
 
 
 @pytest.mark.parametrize("who", [ALICE, BOB, CAROL])
-def test_owner_requester_and_renewers_renew_up_to_the_end_of_its_life(who: str) -> None:
+def test_a_token_is_renewed_by_its_owner_requester_and_renewers_up_to_its_max_lifetime(who: str) -> None:
     for period, expires in ((-1, 1_060), (0, 1_020), (10, 1_030), (999, 1_100)):
         plan = token_changes.renew(IMAGE, "t1", who, period, TIMES, 1_020)
         assert (plan.results, after(plan).tokens["t1"].expires_ms) == (expires, expires)
@@ -77,7 +77,7 @@ def test_unknown_expired_and_foreign_tokens_cannot_be_renewed_or_expired(
         token_changes.expire(IMAGE, id, who, 1, now)
 
 
-def test_a_negative_period_removes_even_what_has_expired_and_another_one_sets_the_time() -> None:
+def test_a_negative_expiry_period_removes_a_token_and_another_one_sets_its_expiry() -> None:
     gone = token_changes.expire(IMAGE, "t1", CAROL, -1, 2_000)
     assert (gone.results, after(gone).tokens) == (2_000, {})
     later = token_changes.expire(IMAGE, "t1", CAROL, 7, NOW)

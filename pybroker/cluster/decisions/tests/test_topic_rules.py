@@ -42,23 +42,23 @@ def rules(image: MetadataImage) -> TopicRules:
     return TopicRules(BrokerConfig({}), image, image.brokers)
 
 
-def test_the_smallest_own_setting_of_the_live_replicas_counts() -> None:
+def test_the_smallest_min_isr_setting_of_the_live_replicas_is_used() -> None:
     assert rules(image_of(registered(1, 2), registered(2, 3))).min_isr(TOPIC, PARTITION) == 2
     assert rules(image_of(registered(1, 2), registered(2, 1))).min_isr(TOPIC, PARTITION) == 1
 
 
-def test_a_broker_that_has_no_replica_does_not_count() -> None:
+def test_the_min_isr_setting_of_a_broker_without_a_replica_is_ignored() -> None:
     image = image_of(registered(1, 2), BrokerRegistration(4, 1, (), min_isr=1))
     assert rules(image).min_isr(TOPIC, PARTITION) == 2
 
 
 @pytest.mark.parametrize(("configs", "found"), [({"all": "3"}, 3), ({"of_2": "1"}, 1), ({"all": "3", "of_2": "1"}, 1)])
-def test_dynamic_settings_precede_a_brokers_own(configs: dict[str, str], found: int) -> None:
+def test_dynamic_settings_override_the_static_settings_of_a_broker(configs: dict[str, str], found: int) -> None:
     image = image_of(registered(1, 2), registered(2, 2), **configs)
     assert rules(image).min_isr(TOPIC, PARTITION) == found
 
 
-def test_the_topics_setting_precedes_all() -> None:
+def test_the_setting_of_a_topic_overrides_those_of_all_brokers() -> None:
     image = image_of(registered(1, 2), all="3")
     assert rules(image).min_isr(TOPIC._replace(configs={"min.insync.replicas": "1"}), PARTITION) == 1
 

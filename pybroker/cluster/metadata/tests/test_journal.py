@@ -94,7 +94,7 @@ def step(chance: Random, image: MetadataImage) -> MetadataDelta:
 
 
 @given(st.integers(0, 1 << 32))
-def test_a_broker_that_applies_the_entries_has_the_writers_image(seed: int) -> None:
+def test_a_broker_that_applies_the_journal_has_the_metadata_image_of_the_controller(seed: int) -> None:
     chance = Random(seed)
     writer = reader = MetadataImage(version=1)
     for _ in range(chance.randint(1, 8)):
@@ -105,7 +105,7 @@ def test_a_broker_that_applies_the_entries_has_the_writers_image(seed: int) -> N
         assert reader == writer
 
 
-def test_one_partition_of_thousands_is_a_few_bytes() -> None:
+def test_a_journal_entry_for_one_of_thousands_of_partitions_is_a_few_bytes() -> None:
     parts = tuple(PartitionImage(n, 1, 0, 0, (1, 2, 3), (1, 2, 3)) for n in range(10_000))
     topic = TopicImage("t", bytes(16), parts)
     image = MetadataImage(topics={"t": topic}, names={topic.id: "t"})
@@ -116,7 +116,7 @@ def test_one_partition_of_thousands_is_a_few_bytes() -> None:
     assert image.apply(journal.decode(entry, image)).topics["t"] == after
 
 
-def test_an_entry_of_a_topic_that_is_not_there_changes_nothing() -> None:
+def test_a_journal_entry_for_a_missing_topic_changes_nothing() -> None:
     """This happens if everything was read after the topic was deleted, and its last changes are applied again."""
     topic = TopicImage("t", bytes(16), (PartitionImage(0, 1, 0, 0, (1,), (1,)),))
     image = MetadataImage(topics={"t": topic}, names={topic.id: "t"})
@@ -127,7 +127,7 @@ def test_an_entry_of_a_topic_that_is_not_there_changes_nothing() -> None:
     assert journal.decode(gone, MetadataImage()).deleted == {}
 
 
-def test_a_partition_of_a_former_version_with_a_field_more_is_read() -> None:
+def test_a_journal_entry_of_an_older_version_with_an_extra_field_is_read() -> None:
     topic = TopicImage("t", bytes(16), (PartitionImage(0, 1, 0, 0, (1, 2), (1, 2)),))
     image = MetadataImage(topics={"t": topic}, names={topic.id: "t"})
     former = msgspec.msgpack.encode({"e": 1, "p": {topic.id: [[0, 2, 1, 1, [1, 2], [2], [1], [], [], []]]}})
@@ -135,7 +135,7 @@ def test_a_partition_of_a_former_version_with_a_field_more_is_read() -> None:
     assert partition == PartitionImage(0, 2, 1, 1, (1, 2), (2,), (1,))
 
 
-def test_the_known_brokers_are_those_that_were_written() -> None:
+def test_the_known_brokers_in_a_journal_entry_are_read_back() -> None:
     one = BrokerRegistration(1, 5, (), "rack", ("/d",), is_clean=True, boot="b", min_isr=2, machine="m")
     known = journal.Known((1, 3), {1: one}, {1: "b", 2: "before it went"})
     assert journal.decode_known(journal.encode_known(known)) == known

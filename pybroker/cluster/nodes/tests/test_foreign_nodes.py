@@ -124,7 +124,7 @@ def test_a_topic_with_an_unreadable_state_is_incomplete(tmp_path: Path, data: by
     run(tmp_path / "db", scenario)
 
 
-def test_names_of_malformed_topics_are_taken_and_unreadable_configurations_can_be_set(tmp_path: Path) -> None:
+def test_the_name_of_a_malformed_topic_is_in_use_and_unreadable_configurations_can_be_set(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         service = members.controller.node.controller
@@ -142,7 +142,7 @@ def test_names_of_malformed_topics_are_taken_and_unreadable_configurations_can_b
     run(tmp_path / "db", scenario)
 
 
-def test_a_broker_id_with_a_foreign_registration_is_taken(
+def test_a_broker_id_with_an_unreadable_registration_is_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namesake, "NAMESAKE_S", 0.4)
@@ -159,7 +159,7 @@ def test_a_broker_id_with_a_foreign_registration_is_taken(
 
 
 @pytest.mark.parametrize("path", [znodes.KNOWN, znodes.FEATURE])
-def test_an_unreadable_essential_node_is_named(tmp_path: Path, path: str) -> None:
+def test_the_error_names_an_unreadable_node_without_which_no_broker_starts(tmp_path: Path, path: str) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1)
         await members.settled()

@@ -68,7 +68,7 @@ def test_a_broker_that_can_no_longer_write_is_not_the_controller(
     ("index", "told"), [(0, Fenced), (1, Differs), (2, Differs), (3, Fenced), (4, Fenced)]
 )
 @pytest.mark.parametrize("kind", [BadVersion, NoNode, NodeExists])
-def test_only_the_check_and_the_entry_tell_of_another_controller(
+def test_only_a_failed_epoch_check_or_journal_entry_means_that_there_is_another_controller(
     kind: type[CoordinationError], index: int, told: type[errors.KafkaError]
 ) -> None:
     """What fails at a node of the change itself is the image's fault, and nobody need be elected."""
@@ -98,7 +98,7 @@ class Silent:
         raise ConnectionLoss("no answer")
 
 
-def test_a_write_of_unknown_outcome_ends_the_term_and_is_found_in_the_next(tmp_path: Path) -> None:
+def test_a_write_of_unknown_outcome_ends_the_controllers_term_and_the_next_term_finds_it(tmp_path: Path) -> None:
     """Nothing is planned on an image that may lack it."""
 
     async def scenario(members: Members) -> None:

@@ -39,7 +39,7 @@ def paths_of(topic: TopicImage) -> list[str]:
 
 @pytest.mark.parametrize("partitions", range(11, 20))
 @pytest.mark.parametrize("is_found", [False, True])
-def test_each_step_needs_the_mark_and_the_last_one_removes_it_with_the_root(
+def test_each_step_of_a_topic_deletion_checks_its_mark_and_the_last_one_removes_it(
     monkeypatch: pytest.MonkeyPatch, partitions: int, is_found: bool
 ) -> None:
     """Otherwise a mark outlives the root: the next controller would look for the nodes in a new topic of the name."""
@@ -55,7 +55,7 @@ def test_each_step_needs_the_mark_and_the_last_one_removes_it_with_the_root(
     assert sorted(removed) == sorted([*paths_of(topic), MARK])
 
 
-def test_nodes_of_many_partitions_are_listed_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_of_many_partitions_are_listed_in_several_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To list 10,000 at once kept the loop, and with it every client, for seconds."""
     monkeypatch.setattr(loading, "FOLDERS_AT_ONCE", 3)
     waiting, most = 0, 0
@@ -85,7 +85,7 @@ def test_nodes_of_many_partitions_are_listed_piece_by_piece(tmp_path: Path, monk
     assert most == 3
 
 
-def test_what_is_left_of_a_deleted_topic_is_not_looked_for_in_a_new_topic_of_its_name(tmp_path: Path) -> None:
+def test_a_new_topic_loses_no_nodes_to_an_unfinished_deletion_of_its_namesake(tmp_path: Path) -> None:
     """An earlier version has left the mark of a topic whose nodes are gone."""
 
     async def scenario(members: Members) -> None:
@@ -110,7 +110,7 @@ def test_what_is_left_of_a_deleted_topic_is_not_looked_for_in_a_new_topic_of_its
     run(tmp_path / "db", scenario)
 
 
-def test_a_deletion_that_a_new_term_adds_again_has_another_round(
+def test_a_topic_deletion_that_a_new_term_finds_again_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follower is deleting the logs of a topic when it becomes the controller, which has nodes of it to remove."""

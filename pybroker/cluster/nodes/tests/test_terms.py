@@ -20,7 +20,7 @@ from pybroker.store.interface import BadVersion, Operation, OperationResult
 from pyclient.protocol import errors
 
 
-def test_case_20_the_broker_that_writes_the_next_entry_first_is_the_controller(tmp_path: Path) -> None:
+def test_case_20_the_broker_that_writes_the_next_journal_entry_first_is_the_controller(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
         image = await members.settled()
@@ -36,7 +36,7 @@ def test_case_20_the_broker_that_writes_the_next_entry_first_is_the_controller(t
     run(tmp_path / "db", scenario)
 
 
-def test_a_controller_begins_even_if_metadata_and_store_differ(tmp_path: Path) -> None:
+def test_a_controller_starts_its_term_even_if_its_metadata_differ_from_the_store(tmp_path: Path) -> None:
     """Each took its own image for the truth: no term could begin, some hundred were tried, and the dead broker led."""
 
     async def scenario(members: Members) -> None:
@@ -74,7 +74,7 @@ def test_a_controller_whose_change_is_refused_steps_down_until_it_has_reread_the
     run(tmp_path / "db", scenario)
 
 
-def test_an_image_stays_doubtful_if_a_session_begins_while_it_is_read_again(
+def test_metadata_are_read_once_more_if_a_session_begins_while_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the reading took the new session's doubt away, although the store may have been replaced since."""
@@ -156,7 +156,7 @@ class Refusing:
 
 
 @pytest.mark.nightly
-def test_terms_that_the_store_refuses_are_few_and_end_when_it_accepts_them(
+def test_a_broker_retries_seldom_while_the_store_refuses_its_term_and_succeeds_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(members: Members) -> None:

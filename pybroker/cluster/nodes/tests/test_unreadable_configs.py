@@ -58,7 +58,7 @@ def test_a_new_broker_deletes_nothing_without_a_readable_configuration(tmp_path:
 
 
 @pytest.mark.parametrize("data", [b"", None])
-def test_the_last_readable_configuration_stays_and_a_change_rewrites_it(tmp_path: Path, data: bytes | None) -> None:
+def test_the_last_readable_configuration_stays_valid_and_a_change_rewrites_it(tmp_path: Path, data: bytes | None) -> None:
     async def scenario(members: Members) -> None:
         store = await with_topic(members)
         await damage(store, data)
@@ -74,7 +74,7 @@ def test_the_last_readable_configuration_stays_and_a_change_rewrites_it(tmp_path
     run(tmp_path / "db", scenario)
 
 
-def test_nothing_is_deleted_until_a_readable_policy_is_set(tmp_path: Path) -> None:
+def test_no_record_is_deleted_until_a_readable_cleanup_policy_is_set(tmp_path: Path) -> None:
     async def scenario(members: Members) -> None:
         store = await with_topic(members)
         await damage(store, b"")
@@ -94,7 +94,7 @@ def test_nothing_is_deleted_until_a_readable_policy_is_set(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("key", ["cleanup.policy", "retention.ms", "retention.bytes", "min.compaction.lag.ms"])
-def test_an_unreadable_retention_setting_deletes_nothing(key: str) -> None:
+def test_an_unreadable_retention_setting_deletes_no_record(key: str) -> None:
     config = stored_topic_config(BrokerConfig({"log.cleanup.policy": "compact,delete"}), {key: "forever"})
     assert config.cleanup_policy == frozenset()
     other = stored_topic_config(BrokerConfig({}), {"segment.bytes": "many", "a.key.of.tomorrow": "1"})
