@@ -87,7 +87,7 @@ def answers_of_an_event_that_raises_are_lost() -> list[Patch]:
     return [(Runtime, "_abandon", lambda self, *abandoned: None)]
 
 
-@defect(MIGRATION + "test_members_that_wait_for_a_classic_rebalance_go_on_waiting_where_an_upgrade_is_refused")
+@defect(MIGRATION + "test_members_in_a_classic_rebalance_keep_waiting_if_an_upgrade_is_refused")
 def an_upgrade_sends_away_before_it_is_sure() -> list[Patch]:
     """The coordinator evicts members of a classic group before it has checked the newcomer."""
     consumer_group = upgrading.consumer_group

@@ -112,7 +112,7 @@ def test_nodes_follow_members_that_change_and_leave(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "node"), [("a/b", "a%2Fb"), ("..", "%2E%2E"), ("a b", "a b"), ("é\0", "%C3%A9%00")])
-def test_any_name_is_one_node(tmp_path: Path, name: str, node: str) -> None:
+def test_a_member_with_any_name_has_one_node(tmp_path: Path, name: str, node: str) -> None:
     async def scenario(store: EmbeddedStore, _: EmbeddedStore) -> None:
         group = Group(name)
         group.members[name] = Subscription(frozenset())
@@ -138,7 +138,7 @@ def test_the_next_coordinator_shows_a_member_after_the_last_one_has_stopped(tmp_
     run(tmp_path / "db", scenario)
 
 
-def test_in_a_new_session_everything_is_shown_again(tmp_path: Path) -> None:
+def test_a_new_session_creates_all_member_nodes_again(tmp_path: Path) -> None:
     async def scenario(store: EmbeddedStore, _: EmbeddedStore) -> None:
         shown_nodes = nodes(store, Group("g", m=consumer("t")))
         await shown_nodes.round()

@@ -17,7 +17,7 @@ from pybroker.short_cache import LONGEST, cached_if_short
         ("polygenelubricants", 0x80000000),
     ],
 )
-def test_the_hash_is_javas(text: str, value: int) -> None:
+def test_the_partitioner_uses_the_hash_of_java(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
@@ -25,7 +25,7 @@ def test_the_smallest_hash_has_a_partition() -> None:
     assert partition_for("polygenelubricants", 50) == 0
 
 
-def test_groups_are_where_kafka_has_them() -> None:
+def test_a_group_has_the_same_offsets_partition_as_in_kafka() -> None:
     assert partition_for("g1", 50) == 42
 
 

@@ -48,7 +48,7 @@ def test_case_42_requests_for_a_partition_that_is_loading_wait_for_it(node: Node
     assert [topic for topic, _ in node.run(waiting)] == ["t"]
 
 
-def test_case_42_a_partition_that_loads_too_long_says_so(
+def test_case_42_a_request_gets_load_in_progress_if_loading_takes_too_long(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(log: object, shard: object) -> int:
@@ -78,7 +78,7 @@ def test_case_42_the_next_leader_epoch_loads_again(node: Node) -> None:
     assert node.committed() == {("t", 0): 5}
 
 
-def test_case_42_too_few_replicas_refuse_a_commit_and_nothing_has_changed(node: Node) -> None:
+def test_case_42_a_commit_with_too_few_replicas_is_refused_and_changes_nothing(node: Node) -> None:
     node.offsets_topic()
     node.run(node.commit(5))
     node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
@@ -411,7 +411,7 @@ def test_a_member_that_joins_again_at_once_is_slowed_down_while_too_few_replicas
     assert 1 <= times <= 10
 
 
-def test_a_late_refusal_ends_with_the_coordinator(node: Node) -> None:
+def test_a_delayed_refusal_is_answered_when_the_coordinator_stops(node: Node) -> None:
     node.offsets_topic()
     node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")
     commit = node.task(node.commit(5))

@@ -185,7 +185,7 @@ def test_a_loaded_outcome_has_no_markers_before_the_replicas_have_it(node: Node)
     assert markers(node, A) == [Marker(COMMIT, 0)]
 
 
-def test_too_few_replicas_refuse_and_change_nothing(node: Node) -> None:
+def test_a_transaction_with_too_few_replicas_is_refused_and_changes_nothing(node: Node) -> None:
     producer = node.init()
     node.add(producer)
     node.state_topic(replicas=(1, 2), isr=(1,), partition_epoch=1, min_insync_replicas="2")

@@ -120,7 +120,7 @@ def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
     assert driver.committed() == {("t", 0): 5}
 
 
-def test_a_first_member_that_is_refused_leaves_no_group_behind() -> None:
+def test_a_refused_first_member_leaves_no_group() -> None:
     driver = Driver()
     assert driver.join(group="new", protocols={}).code == errors.InconsistentGroupProtocol.code
     assert "new" not in driver.shard.groups
@@ -137,7 +137,7 @@ ASTRAL = "\N{GRINNING FACE}" * 8_191
     "long",
     [{"instance": LONG}, {"instance": ASTRAL}, {"client": ASTRAL}, {"protocols": {LONG: b""}}, {"group": LONG}],
 )
-def test_names_that_no_record_can_hold_are_refused_before_anybody_waits(long: dict[str, Any]) -> None:
+def test_names_too_long_for_a_record_are_refused_at_once(long: dict[str, Any]) -> None:
     driver = Driver()
     assert driver.join(**long).code == errors.InvalidRequest.code
     assert not driver.shard.groups
@@ -191,7 +191,7 @@ def test_a_group_with_offsets_stays_when_the_client_of_its_reserved_id_leaves() 
     assert driver.committed() == {("t", 0): 5}
 
 
-def test_a_rebalance_waits_no_longer_for_an_id_that_others_took_the_place_of() -> None:
+def test_a_rebalance_does_not_wait_for_a_reserved_member_id_without_room() -> None:
     driver = Driver()
     (member,) = driver.stable(1)
     new = driver.join(session_ms=60_000).answer.member_id

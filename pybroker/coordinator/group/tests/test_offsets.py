@@ -61,7 +61,7 @@ def test_members_that_the_coordinator_cannot_read_keep_all_offsets() -> None:
     assert driver.committed() == {("t", 0): 5}
 
 
-def test_a_retention_that_the_client_gives_counts_instead() -> None:
+def test_a_retention_time_in_the_commit_overrides_the_brokers() -> None:
     driver = Driver()
     driver.commit({("t", 0): 5}, retention_ms=1_000, version=4)
     value = OffsetCommitValue.decode(driver.log[-1].value or b"")
@@ -136,7 +136,7 @@ def test_offsets_of_deleted_topics_are_forgotten() -> None:
     assert Driver(log=driver.log).committed() == {("u", 0): 6}
 
 
-def test_offsets_that_outlive_their_group_make_a_simple_one() -> None:
+def test_offsets_that_outlive_their_group_form_a_simple_group() -> None:
     driver = Driver()
     driver.stable(1)
     driver.commit({("t", 0): 5}, group="h")

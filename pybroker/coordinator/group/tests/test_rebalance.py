@@ -179,7 +179,7 @@ def test_a_group_takes_no_more_members_than_group_max_size() -> None:
     assert driver.join(members[0]).waits
 
 
-def test_the_members_of_a_group_say_together_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_metadata_of_all_members_of_a_group_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise one group takes all memory: a member that waits may have said a megabyte, and stays for minutes."""
     large, small = {"range": subscription("t" * 1000)}, {"range": subscription("t")}
     monkeypatch.setattr(joining, "_MOST_BYTES_OF_ALL", 3_000)
@@ -199,7 +199,7 @@ def test_the_members_of_a_group_say_together_no_more_than_its_limit(monkeypatch:
 
 
 @pytest.mark.parametrize("is_synced", [True, False])
-def test_a_group_rebalances_without_a_member_that_says_too_much(
+def test_a_group_rebalances_without_a_member_whose_metadata_are_too_large(
     is_synced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise nobody reads the member's partitions, or all wait for the assignment of a leader that has gone."""

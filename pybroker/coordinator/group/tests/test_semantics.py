@@ -38,7 +38,7 @@ def test_semantics_25_an_id_that_was_never_assigned_is_unknown() -> None:
     assert driver.join("mine").code == errors.UnknownMemberId.code
 
 
-def test_semantics_25_a_place_that_is_not_taken_lapses_after_the_session_timeout() -> None:
+def test_semantics_25_an_unused_member_id_expires_after_the_session_timeout() -> None:
     driver = Driver()
     member_id = driver.join(session_ms=10_000).answer.member_id
     driver.pass_ms(10_000)
@@ -91,7 +91,7 @@ def test_semantics_27_a_sync_with_another_protocol_is_inconsistent() -> None:
     assert (fine.answer.protocol_type, fine.answer.protocol_name) == ("consumer", "range")
 
 
-def test_semantics_27_a_sync_while_a_rebalance_is_prepared_says_so() -> None:
+def test_semantics_27_a_sync_during_the_join_phase_gets_rebalance_in_progress() -> None:
     driver = Driver()
     [member] = driver.stable(1)
     driver.member()

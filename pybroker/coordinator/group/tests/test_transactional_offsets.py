@@ -87,7 +87,7 @@ def test_a_marker_of_the_next_epoch_ends_the_transaction_too() -> None:
     assert driver.committed(stable=True) == {("t", 0): 5}
 
 
-def test_a_deleted_group_takes_its_pending_offsets_along() -> None:
+def test_a_deleted_group_loses_its_pending_offsets() -> None:
     driver = Driver()
     driver.commit({("t", 0): 3})
     driver.commit_in_transaction({("t", 0): 5, ("u", 0): 6}, FIRST)
@@ -189,7 +189,7 @@ def test_too_long_metadata_is_refused_and_nothing_is_held() -> None:
 
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize(("bumps", "marker_epoch"), [(False, 0), (False, 1), (True, 1)])
-def test_an_admission_does_not_outlive_its_transaction(
+def test_a_verified_transaction_must_be_verified_again_after_its_end(
     committed: bool, bumps: bool, marker_epoch: int
 ) -> None:
     driver = Driver()

@@ -28,7 +28,7 @@ def test_v1_ends_in_the_same_epoch_and_returns_no_producer(committed: bool) -> N
 
 
 @BOTH
-def test_v2_goes_on_in_the_epoch_of_the_marker(committed: bool) -> None:
+def test_v2_continues_in_the_epoch_of_the_marker(committed: bool) -> None:
     driver = Driver()
     producer = driver.init()
     driver.add(producer)

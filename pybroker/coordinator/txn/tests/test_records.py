@@ -19,7 +19,7 @@ FULL = Transaction(
 )
 
 
-def test_a_transaction_survives_its_record() -> None:
+def test_a_transaction_is_read_back_from_its_record() -> None:
     key, value = records.record(FULL, 1)
     assert records.read_key(key) == "x"
     assert value is not None

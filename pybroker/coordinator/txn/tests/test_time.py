@@ -62,7 +62,7 @@ def test_an_abort_that_is_refused_is_tried_again() -> None:
     assert len(driver.endings) == 1
 
 
-def test_a_timeout_counts_across_coordinators() -> None:
+def test_a_transaction_timeout_continues_under_the_next_coordinator() -> None:
     driver = Driver()
     driver.add(driver.init(timeout_ms=1_000))
     again = driver.reloaded()
@@ -85,7 +85,7 @@ def test_a_timeout_with_an_exhausted_epoch_waits_for_a_new_id() -> None:
     assert (driver.state.producer_id, driver.state.epoch) == (2000, 0)
 
 
-def test_an_epoch_beyond_the_last_is_aborted_as_it_is() -> None:
+def test_a_timed_out_transaction_with_the_last_epoch_is_aborted_in_that_epoch() -> None:
     driver = Driver()
     driver.init(timeout_ms=1_000)
     driver.shard.transactions["x"] = driver.state._replace(epoch=MAX_EPOCH)

@@ -71,7 +71,7 @@ def random_group(seed: int) -> tuple[random.Random, dict[bytes, int], GroupSpec]
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=list(ASSIGNORS))
 @pytest.mark.parametrize("seed", range(60))
-def test_every_partition_gets_one_member_who_reads_it(seed: int, assign: Assignor) -> None:
+def test_every_partition_is_assigned_to_one_member_that_subscribes_to_it(seed: int, assign: Assignor) -> None:
     dice, counts, spec = random_group(seed)
     for _ in range(4):
         assigned = assign(spec)
@@ -87,7 +87,7 @@ def test_every_partition_gets_one_member_who_reads_it(seed: int, assign: Assigno
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_uniform_differs_by_one_at_most_among_members_with_the_same_topics(seed: int) -> None:
+def test_uniform_gives_members_with_the_same_topics_equal_shares_or_one_partition_more(seed: int) -> None:
     _, _, spec = random_group(seed)
     assigned = ASSIGNORS["uniform"](spec)
     by_topics: dict[frozenset[bytes], list[int]] = {}
@@ -115,7 +115,7 @@ def test_uniform_moves_only_the_share_of_a_new_member() -> None:
     assert kept(had, assigned) == 7
 
 
-def test_uniform_gives_a_leavers_share_to_the_rest_and_leaves_the_rest_alone() -> None:
+def test_uniform_distributes_the_partitions_of_a_leaving_member_and_moves_no_others() -> None:
     had: dict[str, Partitions] = {id: {T: frozenset({n, n + 3})} for n, id in enumerate("abc")}
     spec = group({T: 6}, {id: ({T}, had[id]) for id in "ab"})
     assigned = ASSIGNORS["uniform"](spec)
@@ -123,7 +123,7 @@ def test_uniform_gives_a_leavers_share_to_the_rest_and_leaves_the_rest_alone() -
     assert kept(had, assigned) == 4
 
 
-def test_uniform_evens_out_overlapping_subscriptions() -> None:
+def test_uniform_balances_overlapping_subscriptions() -> None:
     spec = group(
         {T: 6, U: 6, V: 6},
         {"a": ({T}, {}), "b": ({T, U}, {}), "c": ({U, V}, {}), "d": ({V}, {})},
@@ -133,13 +133,13 @@ def test_uniform_evens_out_overlapping_subscriptions() -> None:
     assert sum(found.values()) == 18
 
 
-def test_uniform_drops_topics_that_are_not_read_any_more() -> None:
+def test_uniform_unassigns_topics_that_no_member_subscribes_to() -> None:
     had = {T: frozenset({0, 1}), U: frozenset({0, 1})}
     spec = group({T: 2, U: 2}, {"a": ({T}, had), "b": ({T}, {})})
     assert loads(ASSIGNORS["uniform"](spec)) == {"a": 1, "b": 1}
 
 
-def test_range_gives_runs_in_the_order_of_instance_ids_then_member_ids() -> None:
+def test_range_assigns_consecutive_partitions_by_instance_id_then_member_id() -> None:
     spec = group(
         {T: 7, U: 3},
         {id: ({T, U}, {}) for id in ("x", "a", "s2", "s1")},
@@ -153,7 +153,7 @@ def test_range_gives_runs_in_the_order_of_instance_ids_then_member_ids() -> None
     }
 
 
-def test_range_counts_only_the_readers_of_a_topic() -> None:
+def test_range_counts_only_the_subscribers_of_a_topic() -> None:
     spec = group({T: 4, U: 4}, {"a": ({T}, {}), "b": ({T, U}, {})})
     assert ASSIGNORS["range"](spec) == {
         "a": {T: frozenset({0, 1})},
@@ -162,6 +162,6 @@ def test_range_counts_only_the_readers_of_a_topic() -> None:
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=list(ASSIGNORS))
-def test_a_group_that_reads_nothing_gets_nothing(assign: Assignor) -> None:
+def test_a_group_without_subscriptions_gets_no_partitions(assign: Assignor) -> None:
     spec = group({}, {"a": (set(), {}), "b": (set(), {})})
     assert not any(assign(spec).values())

@@ -59,14 +59,14 @@ def fetch(driver: Driver, member_id: str | None, epoch: int) -> Any:
     return driver.send(lambda result: driver.shard.fetch(asked, result)).code
 
 
-def test_a_member_commits_in_its_epoch() -> None:
+def test_a_member_may_commit_with_its_member_epoch() -> None:
     driver, one, _ = two_members()
     [mine, _] = sorted(one.has["t"])
     assert commit(driver, "one", 3, mine) == 0
     assert driver.committed() == {("t", mine): 7}
 
 
-def test_an_earlier_epoch_may_commit_what_the_member_has_had_since_then() -> None:
+def test_an_earlier_member_epoch_may_commit_partitions_owned_since_then() -> None:
     driver, one, other = two_members()
     mine, others = min(one.has["t"]), min(other.has["t"])
     assert commit(driver, "one", 2, mine) == 0
@@ -75,7 +75,7 @@ def test_an_earlier_epoch_may_commit_what_the_member_has_had_since_then() -> Non
     assert commit(driver, "other", 2, others) == STALE, "it was another member's then"
 
 
-def test_a_later_epoch_a_stranger_and_an_old_version_may_not_commit() -> None:
+def test_a_later_epoch_an_unknown_member_and_an_old_version_may_not_commit() -> None:
     driver, _, _ = two_members()
     assert commit(driver, "one", 4, 0) == STALE
     assert commit(driver, "stranger", 3, 0) == errors.UnknownMemberId.code
@@ -102,7 +102,7 @@ def test_a_client_that_is_not_a_member_commits_only_to_an_empty_group() -> None:
         ("", -1, errors.UnknownMemberId.code),
     ],
 )
-def test_a_fetch_is_checked_where_it_names_a_member(
+def test_an_offset_fetch_that_names_a_member_is_checked(
     member_id: str | None, epoch: int, code: int
 ) -> None:
     driver, _, _ = two_members()
@@ -140,7 +140,7 @@ def test_a_transaction_may_commit_without_naming_a_member() -> None:
         group.may_commit(Commit("", None, -1, 9, False), result)
 
 
-def test_offsets_of_topics_that_are_read_may_not_be_deleted() -> None:
+def test_offsets_of_subscribed_topics_may_not_be_deleted() -> None:
     driver = Driver()
     driver.come()
     commit(driver, "m", 2, 0)

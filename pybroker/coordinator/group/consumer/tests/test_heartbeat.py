@@ -22,7 +22,7 @@ from pyclient.protocol import errors
 ALL = {"t": {0, 1, 2, 3}}
 
 
-def test_the_first_member_gets_everything_at_once() -> None:
+def test_the_first_member_gets_all_partitions_at_once() -> None:
     driver = Driver()
     answer = driver.come()
     assert answer.answer.member_epoch == 2
@@ -44,7 +44,7 @@ def test_the_topics_that_members_list_are_limited_for_a_member_and_for_its_group
     assert set(driver.consumers().members) == {"m", "n"}
 
 
-def test_a_heartbeat_without_news_is_answered_without_an_assignment_and_writes_nothing() -> None:
+def test_an_unchanged_heartbeat_is_answered_without_an_assignment_and_writes_nothing() -> None:
     driver = Driver()
     driver.come()
     before = len(driver.log)
@@ -80,7 +80,7 @@ def test_a_member_revokes_partitions_before_another_gets_them() -> None:
     assert not one.has["t"] & other.has["t"]
 
 
-def test_a_member_that_leaves_leaves_its_partitions_to_the_rest() -> None:
+def test_the_partitions_of_a_leaving_member_go_to_the_others() -> None:
     driver = Driver()
     clients = [Client(driver, name).come() for name in ("one", "other")]
     settle(clients)
@@ -135,7 +135,7 @@ def test_a_member_that_does_not_revoke_is_evicted_after_its_rebalance_timeout() 
         (0, {}, 0),
     ],
 )
-def test_an_epoch_that_is_not_the_members_is_fenced(
+def test_a_heartbeat_with_a_wrong_member_epoch_is_fenced(
     epoch: int, has: dict[str, set[int]] | None, code: int
 ) -> None:
     driver = Driver(image_of(t=4, u=1))
@@ -174,7 +174,7 @@ def test_a_request_that_contradicts_itself_is_refused(fields: dict[str, object],
     assert driver.log == []
 
 
-def test_version_0_gives_a_member_its_id() -> None:
+def test_heartbeat_version_0_assigns_the_member_id() -> None:
     driver = Driver()
     answer = driver.come("", version=0)
     assert answer.answer.member_id in driver.consumers().members
@@ -248,7 +248,7 @@ def test_a_topic_that_grows_is_assigned_again() -> None:
     assert client.has == {"t": set(range(6))}
 
 
-def test_a_topic_that_comes_later_or_goes_is_noticed() -> None:
+def test_a_topic_created_or_deleted_later_changes_the_assignment() -> None:
     driver = Driver()
     client = Client(driver, "m").come("t", "later")
     assert client.has == ALL
@@ -261,7 +261,7 @@ def test_a_topic_that_comes_later_or_goes_is_noticed() -> None:
     assert driver.consumers().epoch == epoch + 1
 
 
-def test_other_changes_of_the_metadata_make_no_epoch() -> None:
+def test_unrelated_metadata_changes_do_not_raise_the_group_epoch() -> None:
     driver = Driver()
     client = Client(driver, "m").come()
     driver.change_topics(other=3)
@@ -278,7 +278,7 @@ def test_a_changed_subscription_revokes_topics_that_are_no_longer_read() -> None
     assert driver.consumers().epoch == 3
 
 
-def test_assignments_are_made_once_in_the_interval() -> None:
+def test_assignments_are_computed_once_per_interval() -> None:
     driver = Driver(pace=Pace(assignment_interval_ms=1_000))
     one = Client(driver, "one").come()
     Client(driver, "other").come()
@@ -323,7 +323,7 @@ def test_another_assignor_that_most_members_want_makes_a_new_epoch() -> None:
     assert driver.describe().assignor_name == "range"
 
 
-def test_the_last_member_that_leaves_ends_the_assignment() -> None:
+def test_the_assignment_is_removed_when_the_last_member_leaves() -> None:
     driver = Driver()
     Client(driver, "one").come()
     driver.beat("one", LEAVE)
@@ -331,7 +331,7 @@ def test_the_last_member_that_leaves_ends_the_assignment() -> None:
     assert (group.epoch, group.assignment_epoch) == (3, 3)
 
 
-def test_a_static_member_that_is_away_keeps_what_it_has() -> None:
+def test_a_static_member_that_is_away_keeps_its_partitions() -> None:
     driver = Driver()
     one = Client(driver, "one", instance_id="i").come()
     other = Client(driver, "other").come()
@@ -347,7 +347,7 @@ def test_a_static_member_that_is_away_keeps_what_it_has() -> None:
     assert driver.beat("one", 3, instance_id="i").code == errors.FencedInstanceId.code
 
 
-def test_a_static_member_that_is_there_is_not_replaced() -> None:
+def test_an_active_static_member_is_not_replaced() -> None:
     driver = Driver()
     driver.come("one", instance_id="i")
     assert driver.come("again", instance_id="i").code == errors.UnreleasedInstanceId.code

@@ -128,7 +128,7 @@ def test_the_group_becomes_classic_again_when_its_last_consumer_leaves() -> None
     assert loaded.generation == joined.generation_id
 
 
-def test_a_downgraded_group_is_loaded_with_what_its_members_have() -> None:
+def test_a_downgraded_group_is_loaded_with_the_partitions_of_its_members() -> None:
     driver = Driver()
     old = Classic(driver, classic_group(driver), ALL)
     new = Client(driver, "new").come()
@@ -143,7 +143,7 @@ def test_a_downgraded_group_is_loaded_with_what_its_members_have() -> None:
     assert read(member.assignment) == old.has
 
 
-def test_members_that_wait_for_a_classic_rebalance_go_on_waiting_where_an_upgrade_is_refused() -> None:
+def test_members_in_a_classic_rebalance_keep_waiting_if_an_upgrade_is_refused() -> None:
     driver = Driver()
     member_id = classic_group(driver)
     other = driver.join(protocols={"range": metadata("t")}, version=3)
@@ -159,7 +159,7 @@ def test_members_that_wait_for_a_classic_rebalance_go_on_waiting_where_an_upgrad
     assert not driver.shard.consumers.context.timeouts._sessions
 
 
-def test_members_that_wait_go_on_waiting_where_a_full_group_is_not_upgraded() -> None:
+def test_members_in_a_classic_rebalance_keep_waiting_if_the_group_is_too_full_to_upgrade() -> None:
     driver = Driver(settings=ConsumerSettings(max_size=2))
     member_id = classic_group(driver)
     other = driver.join(protocols={"range": metadata("t")}, version=3)
@@ -169,7 +169,7 @@ def test_members_that_wait_go_on_waiting_where_a_full_group_is_not_upgraded() ->
     assert other.code == errors.NONE
 
 
-def test_members_that_wait_for_a_classic_rebalance_are_sent_back_by_an_upgrade() -> None:
+def test_members_in_a_classic_rebalance_must_join_again_after_an_upgrade() -> None:
     driver = Driver()
     member_id = classic_group(driver)
     _, joining = driver.member(protocols={"range": metadata("t")})
@@ -183,7 +183,7 @@ def test_members_that_wait_for_a_classic_rebalance_are_sent_back_by_an_upgrade()
 @pytest.mark.parametrize(
     "settings", [ConsumerSettings(may_upgrade=False), ConsumerSettings(max_size=0)]
 )
-def test_a_group_that_may_not_be_upgraded_stays(settings: ConsumerSettings) -> None:
+def test_a_group_that_may_not_be_upgraded_stays_classic(settings: ConsumerSettings) -> None:
     driver = Driver(settings=settings)
     classic_group(driver)
     assert driver.come("new").code == errors.GroupIdNotFound.code
@@ -296,7 +296,7 @@ def test_an_empty_group_takes_the_protocol_of_the_next_member() -> None:
     assert isinstance(driver.again().shard.groups["g"], ConsumerGroup)
 
 
-def test_an_empty_group_that_cannot_be_deleted_stays_what_it_is() -> None:
+def test_an_empty_group_that_cannot_be_deleted_keeps_its_protocol() -> None:
     driver = Driver()
     driver.come("new")
     driver.beat("new", LEAVE)
@@ -306,7 +306,7 @@ def test_an_empty_group_that_cannot_be_deleted_stays_what_it_is() -> None:
     assert driver.consumers().state == "Empty"
 
 
-def test_an_empty_group_stays_what_it_is_where_a_classic_join_is_refused() -> None:
+def test_an_empty_consumer_group_stays_one_if_a_classic_join_is_refused() -> None:
     driver = Driver()
     driver.come("new")
     driver.beat("new", LEAVE)
@@ -316,7 +316,7 @@ def test_an_empty_group_stays_what_it_is_where_a_classic_join_is_refused() -> No
     assert driver.come("again").answer.member_epoch == 4
 
 
-def test_a_static_consumer_that_comes_back_classic_downgrades_its_group() -> None:
+def test_a_static_consumer_that_returns_as_a_classic_member_downgrades_its_group() -> None:
     driver = Driver()
     driver.come("one", instance_id="i")
     driver.beat("one", LEAVE_STATIC, instance_id="i")
@@ -339,7 +339,7 @@ def test_a_static_classic_member_that_comes_back_as_a_consumer_keeps_its_partiti
     assert driver.consumers().classic_members == 0
 
 
-def test_a_static_member_keeps_its_place_when_a_join_in_its_stead_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_static_member_stays_if_the_join_of_its_replacement_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a member that no client knows has its partitions, and no session of it ends."""
     driver = Driver()
     member_id = classic_group(driver, instance="i")
@@ -366,7 +366,7 @@ def test_the_bytes_of_members_are_counted_in_both_protocols() -> None:
     assert driver.group().members.size == 0
 
 
-def test_a_static_member_that_was_replaced_is_waited_for_no_longer() -> None:
+def test_a_rebalance_no_longer_waits_for_a_replaced_static_member() -> None:
     """Otherwise each return takes memory for as long as the client says, up to weeks."""
     driver = Driver()
     classic_group(driver, instance="i")
@@ -381,7 +381,7 @@ def test_a_static_member_that_was_replaced_is_waited_for_no_longer() -> None:
     assert timeouts._others.keys() == {("g", joined.answer.member_id, Wait.SYNC)}
 
 
-def test_a_static_member_that_an_upgrade_replaces_is_waited_for_no_longer() -> None:
+def test_a_rebalance_no_longer_waits_for_a_static_member_that_an_upgrade_replaced() -> None:
     driver = Driver()
     classic_group(driver, instance="i", session_ms=1_800_000)
     assert driver.come("new", instance_id="i").code == 0
@@ -416,7 +416,7 @@ def test_reserved_ids_of_a_group_that_changes_its_protocol_are_no_longer_counted
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_nothing_is_kept_of_a_consumer_group_in_whose_place_a_classic_one_is_made_and_goes(leaves: bool) -> None:
+def test_a_consumer_group_replaced_by_a_classic_group_leaves_no_state(leaves: bool) -> None:
     """Otherwise a client that may write any group fills the memory."""
     driver = Driver()
     driver.come(subscribed_topic_regex="t.*")
@@ -434,7 +434,7 @@ def test_nothing_is_kept_of_a_consumer_group_in_whose_place_a_classic_one_is_mad
     assert not context.timeouts._others
 
 
-def test_partitions_that_a_cooperative_member_reads_through_a_failed_rebalance_stay() -> None:
+def test_a_cooperative_member_keeps_its_partitions_through_a_failed_rebalance() -> None:
     driver = Driver()
     protocols = {"cooperative-sticky": metadata("t", has=ALL)}
     first, joined = driver.member(protocols=protocols)

@@ -17,7 +17,7 @@ from pybroker.coordinator.group.consumer.tests.test_migration import ALL, Classi
 from pyclient.protocol import errors
 
 
-def test_a_downgrade_that_cannot_be_written_has_not_happened() -> None:
+def test_a_downgrade_that_cannot_be_written_changes_nothing() -> None:
     driver = Driver()
     old = Classic(driver, classic_group(driver), ALL)
     Client(driver, "new").come()
@@ -48,7 +48,7 @@ def test_a_group_whose_classic_record_would_not_fit_into_a_batch_stays_a_consume
     assert (old.beat(), driver.consumers().epoch) == (errors.NONE, old.generation)
 
 
-def test_an_upgrade_that_cannot_be_written_has_not_happened() -> None:
+def test_an_upgrade_that_cannot_be_written_changes_nothing() -> None:
     driver = Driver()
     member_id = classic_group(driver)
     driver.refuse = errors.CoordinatorNotAvailable

@@ -15,7 +15,7 @@ def driver_of_topics() -> Driver:
     return Driver(image_of(**{"a-1": 2, "a-2": 2, "b-a-1": 2}))
 
 
-def test_topics_that_match_are_read_as_soon_as_they_are_known() -> None:
+def test_topics_that_match_an_expression_are_assigned_once_they_are_resolved() -> None:
     driver = driver_of_topics()
     client = Client(driver, "m", **PATTERN).come()
     assert client.has == {}
@@ -26,7 +26,7 @@ def test_topics_that_match_are_read_as_soon_as_they_are_known() -> None:
     assert not driver.consumers().is_subscribed("b-a-1")
 
 
-def test_a_topic_that_matches_and_comes_later_joins_in() -> None:
+def test_a_later_topic_that_matches_an_expression_is_assigned() -> None:
     driver = driver_of_topics()
     client = Client(driver, "m", **PATTERN).come()
     driver.do_effects()
@@ -117,7 +117,7 @@ def test_a_lookup_that_failed_is_tried_again() -> None:
     assert set(client.has) == {"a-1", "a-2"}
 
 
-def test_a_loaded_group_looks_again() -> None:
+def test_a_loaded_group_resolves_its_expressions_again() -> None:
     driver = driver_of_topics()
     client = Client(driver, "m", **PATTERN).come()
     driver.do_effects()
@@ -129,7 +129,7 @@ def test_a_loaded_group_looks_again() -> None:
     assert len(loaded.effects) == 1
 
 
-def test_a_whole_name_has_to_match() -> None:
+def test_an_expression_must_match_the_whole_topic_name() -> None:
     found = topic_regex.matching(["a", "a.*", "[", ".*z"], ["a", "ab", "ba"])
     assert found == {"a": {"a"}, "a.*": {"a", "ab"}, "[": frozenset(), ".*z": frozenset()}
 

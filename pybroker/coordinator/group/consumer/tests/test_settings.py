@@ -9,7 +9,7 @@ from pybroker.config import BrokerConfig
 from pybroker.coordinator.group.consumer.settings import ConsumerSettings, Pace, Paces
 
 
-def test_kafkas_defaults() -> None:
+def test_group_settings_have_kafkas_defaults() -> None:
     assert ConsumerSettings.from_config(BrokerConfig({})) == ConsumerSettings()
     assert Paces(BrokerConfig({}), MetadataImage)("g") == Pace()
 
