@@ -321,7 +321,7 @@ def test_a_topic_is_created_again_without_the_pause_before_its_old_nodes_are_rem
     run(tmp_path / "db", scenario)
 
 
-def test_a_later_term_drops_the_deletion_steps_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_term_drops_the_deletion_steps_of_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would remove nodes of a new topic of the name."""
     monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
 

@@ -58,7 +58,7 @@ def test_a_new_broker_deletes_nothing_without_a_readable_configuration(tmp_path:
 
 
 @pytest.mark.parametrize("data", [b"", None])
-def test_the_last_readable_configuration_stays_valid_and_a_change_rewrites_it(tmp_path: Path, data: bytes | None) -> None:
+def test_the_last_readable_configuration_stays_and_a_change_overwrites_it(tmp_path: Path, data: bytes | None) -> None:
     async def scenario(members: Members) -> None:
         store = await with_topic(members)
         await damage(store, data)

@@ -191,7 +191,7 @@ def test_a_group_with_offsets_stays_when_the_client_of_its_reserved_id_leaves() 
     assert driver.committed() == {("t", 0): 5}
 
 
-def test_a_rebalance_does_not_wait_for_a_reserved_member_id_without_room() -> None:
+def test_a_rebalance_does_not_wait_for_a_forgotten_member_id() -> None:
     driver = Driver()
     (member,) = driver.stable(1)
     new = driver.join(session_ms=60_000).answer.member_id
