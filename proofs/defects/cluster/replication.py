@@ -47,7 +47,7 @@ def one_deep_cut_waits_for_the_other() -> list[Patch]:
     return [(Source, "_put_off", put_first)]
 
 
-@defect("pybroker/replication/tests/test_moves.py::test_any_failure_of_a_move_ends_it")
+@defect("pybroker/replication/tests/test_moves.py::test_any_error_during_a_move_cancels_it")
 def only_a_failed_disk_ends_a_move() -> list[Patch]:
     """A move that meets a damaged batch never ends, so the log is not compacted and cannot be moved."""
 

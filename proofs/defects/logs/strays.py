@@ -47,7 +47,7 @@ def logs_of_missing_topics_are_deleted() -> list[Patch]:
     return [(MetadataCache, "publish", publish_as_deleted)]
 
 
-@defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_of_the_name_begins_beside_it")
+@defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_begins_empty_beside_the_stray_of_its_name")
 @in_histories("restored store", "kept")
 def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
     """An auto-created topic did so after the store was lost."""
@@ -58,7 +58,7 @@ def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
     return [(Placement, "_set_logs_aside", delete)]
 
 
-@defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_of_the_name_begins_beside_it")
+@defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_begins_empty_beside_the_stray_of_its_name")
 def a_topic_created_again_is_taken_for_the_earlier_one() -> list[Patch]:
     """The new topic's partitions used the old topic's logs, and the old id found the new topic."""
     return [(MetadataImage, "replaced", lambda self, delta: {})]

@@ -24,7 +24,7 @@ def deleted(node: Node) -> TopicImage:
     return topic
 
 
-def test_nobody_finds_the_partitions_while_their_logs_have_their_names(node: Node, deleted: TopicImage) -> None:
+def test_partitions_of_a_deleted_topic_are_unknown_before_logs_are_renamed(node: Node, deleted: TopicImage) -> None:
     assert folders(node) == ["t-0", "t-1", "t-2"]
     assert list(node.replicas.partitions) == list(node.logs) == []
     with pytest.raises(errors.UnknownTopicOrPartition):
@@ -72,7 +72,7 @@ def test_logs_that_one_thread_deletes_are_waited_for_by_others(node: Node, delet
     assert not node.logs.may_remember(TopicPartition("t", 9))
 
 
-def test_names_are_gone_after_a_clean_stop(node: Node, deleted: TopicImage) -> None:
+def test_a_clean_stop_deletes_the_logs_of_deleted_topics(node: Node, deleted: TopicImage) -> None:
     node.stop()
     assert folders(node) == []
     node.start()
@@ -80,7 +80,7 @@ def test_names_are_gone_after_a_clean_stop(node: Node, deleted: TopicImage) -> N
 
 
 @pytest.mark.parametrize("has_new_topic", [False, True])
-def test_a_start_deletes_what_a_crash_has_left_with_its_name(
+def test_a_start_deletes_logs_of_a_deleted_topic_that_a_crash_left(
     node: Node, deleted: TopicImage, has_new_topic: bool
 ) -> None:
     image = node.metadata.image

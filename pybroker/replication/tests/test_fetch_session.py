@@ -172,7 +172,7 @@ def test_full_request_ends_the_session_it_names() -> None:
     assert len(each) == 0
 
 
-def test_a_session_is_there_for_its_owner_only() -> None:
+def test_only_its_owner_can_use_a_fetch_session() -> None:
     each = sessions()
     id = start(each, 0)
     for epoch in (1, 2):
@@ -183,7 +183,7 @@ def test_a_session_is_there_for_its_owner_only() -> None:
     assert indexes(go_on(each, id, 1)) == [0]
 
 
-def test_second_request_makes_the_first_ones_answer_void() -> None:
+def test_a_second_request_of_a_fetch_session_invalidates_the_answer_to_the_first() -> None:
     each = sessions()
     id = start(each, 0)
     slow = go_on(each, id, 1)

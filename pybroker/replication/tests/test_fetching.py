@@ -111,7 +111,7 @@ def test_partition_that_disappears_answers_the_fetch(node: Node) -> None:
     assert each.reads[0].error is not None
 
 
-def test_record_dates_do_not_matter(node: Node) -> None:
+def test_a_fetch_ignores_the_timestamps_of_records(node: Node) -> None:
     partition = node.create()
     partition.append(batch(b"old", timestamp=1), 1, NOW)
     each = fetch(node, 0)

@@ -79,7 +79,7 @@ def test_case_15_follower_comes_back_at_high_watermark_and_epoch_start() -> None
     assert fetch(isr, 3, 70, end=100, high_watermark=70) == Expand(3, frozenset({1, 2, 3}), UNKNOWN_OFFSET)
 
 
-def test_one_proposal_at_a_time() -> None:
+def test_a_leader_sends_one_isr_proposal_at_a_time() -> None:
     isr = tracker((1,))
     assert fetch(isr, 2, 10, end=10, high_watermark=10) is not None
     assert fetch(isr, 3, 10, end=10, high_watermark=10) is None

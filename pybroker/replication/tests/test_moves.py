@@ -97,7 +97,7 @@ def test_deleted_topic_no_longer_moves(make_node: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("error", [errors.CorruptMessage("noise"), ValueError("a fault of ours")], ids=repr)
-def test_any_failure_of_a_move_ends_it(
+def test_any_error_during_a_move_cancels_it(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """Otherwise nobody could move or compact the log before the next start."""

@@ -276,7 +276,7 @@ def test_a_log_that_could_not_be_made_is_tried_again_with_the_next_metadata(make
     assert made(node) == ["t-0", "t-1", "t-2"]
 
 
-def test_a_disk_that_fails_before_takes_no_new_log(make_node: MakeNode) -> None:
+def test_a_failed_disk_gets_no_new_log(make_node: MakeNode) -> None:
     storage = FaultyStorage()
     node = make_node(dirs=2, storage=storage)
     node.run(node.replicas.apply(*one_delta(node, topic(partitions=10))))

@@ -253,7 +253,7 @@ def test_a_removed_replica_does_not_hold_back_the_high_watermark(
     assert partition.high_watermark == 3
 
 
-def test_a_smaller_isr_counts_together_with_its_metadata(node: Node) -> None:
+def test_a_smaller_isr_takes_effect_together_with_its_metadata(node: Node) -> None:
     """min.insync.replicas was raised before: who leaves is eligible still, so nothing may be committed without it."""
     partition = node.create(replicas=(1, 2), epoch=5)
     partition.append(batch(b"a"), -1, NOW)
@@ -274,7 +274,7 @@ def test_a_smaller_isr_commits_if_the_metadata_allow_it(node: Node) -> None:
     assert partition.high_watermark == 1
 
 
-def test_offline_partition_answers_so_and_stays_so(node: Node) -> None:
+def test_an_offline_partition_answers_with_an_error_and_stays_offline(node: Node) -> None:
     partition = node.create()
     partition.append(batch(b"a"), 1, NOW)
     partition.go_offline(errors.KafkaStorageError("gone bad"))

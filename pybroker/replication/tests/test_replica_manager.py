@@ -106,7 +106,7 @@ def test_partitions_of_other_brokers_are_known(node: Node) -> None:
     assert folders(node) == []
 
 
-def test_replica_that_is_assigned_elsewhere_leaves(node: Node) -> None:
+def test_a_replica_assigned_to_another_broker_is_deleted(node: Node) -> None:
     node.create()
     node.create(replicas=(2,), leader=2, epoch=1)
     assert folders(node) == []

@@ -102,7 +102,7 @@ def test_deleted_records_of_a_stray_stay_deleted_without_a_checkpoint(make_node:
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_new_topic_of_the_name_begins_beside_it(node: Node, is_running: bool) -> None:
+def test_a_new_topic_begins_empty_beside_the_stray_of_its_name(node: Node, is_running: bool) -> None:
     node.create()
     node.append(b"a", b"b")
     if not is_running:
@@ -193,7 +193,7 @@ def test_a_log_without_an_id_is_that_of_the_topic_of_its_name(node: Node) -> Non
     assert node.replicas.partition(TP).log.log_end_offset == 1
 
 
-def test_a_failing_disk_sets_nothing_aside(make_node: MakeNode, tmp_path: Path) -> None:
+def test_a_log_on_a_failed_disk_does_not_become_a_stray(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(dirs=2)
     node.create("t", partitions=2)
     node.append(b"a")
