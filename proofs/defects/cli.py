@@ -56,7 +56,7 @@ def names_that_are_no_text_go_to_the_client() -> list[Patch]:
     return [(verbs, "refuse_no_text", lambda context: None)]
 
 
-@defect("pybroker/cli/common/tests/test_formats.py::test_a_negative_time_is_not_a_place")
+@defect("pybroker/cli/common/tests/test_formats.py::test_a_negative_time_to_read_from_is_refused")
 def a_negative_time_is_the_end() -> list[Patch]:
     """``topic trim --before @-1`` deletes all records."""
     return [(places, "_not_negative", lambda ms: ms)]

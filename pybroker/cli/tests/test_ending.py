@@ -216,7 +216,7 @@ def test_a_signal_ends_a_benchmark_with_its_own_exit_code_and_leaves_no_topic(bo
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_wait_for_a_cluster_with_its_own_exit_code(number: int) -> None:
+def test_a_signal_while_waiting_for_a_cluster_exits_with_128_plus_its_number(number: int) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:

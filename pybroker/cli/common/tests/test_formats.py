@@ -83,7 +83,7 @@ def test_a_format_with_an_unknown_letter_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("value", [b"text", None, b"", b"\xff\x00", "ü".encode()])
-def test_a_record_survives_its_document(value: bytes | None) -> None:
+def test_a_record_is_read_back_from_its_json_document(value: bytes | None) -> None:
     import json
 
     record = Record("t", 1, 2, 3, value, value, [("a", value), ("a", b"2")])
@@ -109,11 +109,11 @@ def test_a_document_that_is_not_a_record_is_refused(line: bytes) -> None:
         ("1960-01-01", (places.TIME, 0)),
     ],
 )
-def test_a_place_is_read(text: str, spot: tuple[str, int]) -> None:
+def test_an_offset_or_time_to_read_from_is_parsed(text: str, spot: tuple[str, int]) -> None:
     assert places.parse(text) == spot
 
 
-def test_a_negative_time_is_not_a_place() -> None:
+def test_a_negative_time_to_read_from_is_refused() -> None:
     with pytest.raises(ValueError, match="a time in ms since 1970 must not be below 0, as -1 is"):
         places.parse("@-1")
 

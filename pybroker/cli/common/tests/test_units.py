@@ -83,7 +83,7 @@ def test_a_size_is_shown_in_the_greatest_unit_that_comes_out_even(size: int, tex
         ("compact,delete", 86_400_000, -1, "1d, compacted"),
     ],
 )
-def test_retention_in_words(policy: str, ms: int, size: int, text: str) -> None:
+def test_a_retention_time_is_shown_in_words(policy: str, ms: int, size: int, text: str) -> None:
     assert retention_text(policy, ms, size) == text
 
 

@@ -17,12 +17,12 @@ from pybroker.cli.common.yaml_text import as_yaml
         ([], "[]\n"),
     ],
 )
-def test_structure_is_by_indentation(value: object, text: str) -> None:
+def test_yaml_output_shows_structure_by_indentation(value: object, text: str) -> None:
     assert as_yaml(value) == text
 
 
 @pytest.mark.parametrize("text", ["topic-1", "a.b_c/d", "PLAINTEXT", "_x"])
-def test_plain_words_stand_as_they_are(text: str) -> None:
+def test_yaml_output_does_not_quote_plain_words(text: str) -> None:
     assert as_yaml([text]) == f"- {text}\n"
 
 
@@ -33,7 +33,7 @@ def test_plain_words_stand_as_they_are(text: str) -> None:
         *("a: b", "- a", "a #b", "~", " a", "a\nb", "@a", "é"),
     ],
 )
-def test_ambiguous_words_are_quoted(text: str) -> None:
+def test_yaml_output_quotes_ambiguous_words(text: str) -> None:
     shown = as_yaml([text])
     assert shown.startswith('- "')
     assert shown.endswith('"\n')
