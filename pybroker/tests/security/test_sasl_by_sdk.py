@@ -41,7 +41,7 @@ def settings_of(served: Running, listener: str, mechanism: str, **more: Any) -> 
 
 
 @ways
-def test_both_faces_send_and_read(served: Running, listener: str, mechanism: str) -> None:
+def test_the_sync_and_async_clients_produce_and_fetch_by_sasl(served: Running, listener: str, mechanism: str) -> None:
     where, settings = address(served, listener), settings_of(served, listener, mechanism)
     topic = f"by-sdk-{listener}-{mechanism}"
 

@@ -113,13 +113,13 @@ def head(key: int, body: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize("key", [key for key in EVERY_KEY if key not in (SaslHandshake.key, ApiVersions.key)])
-def test_a_request_before_authentication_ends_the_connection_unread(raw: Raw, key: int) -> None:
+def test_a_request_before_authentication_is_not_parsed_and_closes_the_connection(raw: Raw, key: int) -> None:
     raw.send(head(key, b"\xff" * 30))
     assert raw.receive() is None
 
 
 @pytest.mark.parametrize("key", [key for key in EVERY_KEY if key != SaslAuthenticate.key])
-def test_another_request_during_authentication_ends_the_connection(raw: Raw, key: int) -> None:
+def test_another_request_during_authentication_closes_the_connection(raw: Raw, key: int) -> None:
     assert raw.ask(SaslHandshake, 1, mechanism="PLAIN").error_code == 0
     raw.send(head(key, b"\xff" * 30))
     assert raw.receive() is None
@@ -145,7 +145,7 @@ def test_a_frame_longer_than_its_listener_allows_ends_the_connection_with_one_li
     assert line.endswith(f"to {listener}: frame length {most + 1} is not in 0..{most}")
 
 
-def test_long_frames_of_those_who_have_not_said_who_they_are_have_one_limit(
+def test_all_unauthenticated_clients_share_one_limit_for_long_frames(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand of them could hold half a gigabyte for as long as they came again."""
@@ -187,7 +187,7 @@ def test_long_frames_within_their_limit_are_counted_without_a_look_at_other_clie
     until(lambda: not strangers.held)
 
 
-def test_what_an_unauthenticated_client_holds_counts_until_it_has_authenticated() -> None:
+def test_memory_of_an_unauthenticated_client_counts_until_it_authenticates() -> None:
     strangers, one, other = Strangers[str](), "one", "other"
     for each, held in ((one, 3), (other, 5)):
         strangers.add(each)
@@ -215,7 +215,7 @@ def test_api_versions_is_served_before_authentication(raw: Raw) -> None:
     assert raw.connection().principal == "User:alice"
 
 
-def test_requests_behind_the_last_message_are_served_in_order(served: Running) -> None:
+def test_requests_after_the_last_sasl_message_are_served_in_order(served: Running) -> None:
     client = Raw(served)
     frames = [
         SaslHandshake.encode_request(1, 1, None, SaslHandshake.Request(mechanism="PLAIN")),
@@ -385,7 +385,7 @@ def test_unauthenticated_clients_of_one_listener_do_not_block_another(
     assert slow.login().error_code == 0
 
 
-def test_silent_clients_take_no_limited_place_of_others(
+def test_silent_clients_do_not_use_up_the_connection_limit_of_others(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = served.broker.net

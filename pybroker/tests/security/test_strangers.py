@@ -172,7 +172,7 @@ def test_the_id_of_a_hidden_topic_does_not_lead_to_its_name(served: Running, bob
     assert THEIRS in served.broker.metadata.image.topics
 
 
-def test_a_fetch_session_of_others_is_not_there(served: Running, alice: Client, bob: Client) -> None:
+def test_a_client_cannot_use_the_fetch_session_of_another(served: Running, alice: Client, bob: Client) -> None:
     """Its topics had names and ends for everybody who guessed its id."""
     alice(p.Produce, 9, **produce(THEIRS, batch()))
     session: dict[str, Any] = {"max_wait_ms": 0, "session_id": 0, "session_epoch": 0}
