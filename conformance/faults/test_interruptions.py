@@ -17,7 +17,7 @@ __all__ = ["seed"]
 pytestmark = pytest.mark.nightly
 
 
-def test_a_handler_of_signals_may_wake_a_consumer_at_any_moment(broker: Broker, seed: int) -> None:
+def test_a_signal_handler_may_wake_a_consumer_at_any_moment(broker: Broker, seed: int) -> None:
     told = interruptions.signalled(broker.bootstrap, f"signalled-{seed}", 2_000, seed)
     assert "polls were ended" in told
 
