@@ -33,7 +33,8 @@ class OwnedProcess:
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._said = b""
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 – it is read after the process has ended
+        with _uninterrupted():  # Python writes a file for a moment to find out whether it may write to TMPDIR
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 – it is read after the process has ended
 
     @property
     def pid(self) -> int | None:

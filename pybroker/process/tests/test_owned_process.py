@@ -58,3 +58,25 @@ def test_a_signal_during_folder_creation_counts(owned: OwnedProcess, monkeypatch
     finally:
         signal.signal(signal.SIGTERM, before)
     assert found == [folder]
+
+
+def test_a_signal_while_python_tries_tmpdir_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handler of ``pybroker demo`` ends the process, so the file with which Python tries the folder stayed."""
+    left: list[list[Path]] = []
+    unlink = os.unlink
+
+    def interrupted(path: Any, *arguments: Any, **keywords: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        unlink(path, *arguments, **keywords)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: left.append(list(tmp_path.iterdir())))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(os, "unlink", interrupted)
+    try:
+        process = OwnedProcess()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    monkeypatch.undo()
+    process.forget()
+    assert left[0] == []
