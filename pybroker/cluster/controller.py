@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from cy.counted import shortened
 from pybroker.cluster.auto_creation import AutoCreation, Create
 from pybroker.cluster.catching_up import catching_up
 from pybroker.cluster.corrections import load_correction
@@ -35,7 +36,7 @@ from pybroker.cluster.decisions.plan import NewPartitions, NewTopic, Outcome, Pl
 from pybroker.cluster.decisions.reassignments import Reassignment
 from pybroker.cluster.decisions.topics import TopicController, with_deleted
 from pybroker.cluster.deletions import Deletions
-from pybroker.cluster.election_log import shortened, tell
+from pybroker.cluster.election_log import tell
 from pybroker.cluster.metadata import acl_nodes, journal, token_nodes
 from pybroker.cluster.metadata.image import (
     DEFAULT_BROKER,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
 
-from cy.counted import counted
+from cy.counted import counted, shortened
 from pybroker.cluster.decisions.elections import Elections
 from pybroker.topic_partition import TopicPartition
-
-SHOWN: Final = 5
-"""How many names a line lists."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +30,3 @@ def tell(elections: Elections, *, is_start: bool = False) -> None:
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
     return shortened(list(map(str, partitions)))
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Returns the first of the names, and how many more there are."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more

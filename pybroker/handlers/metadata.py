@@ -18,10 +18,10 @@ import logging
 from collections.abc import Awaitable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from cy.counted import shortened
 from cy.wire.wire_types import EncodedArray
 from pybroker.cluster.decisions.internal_topics import internal_topic
 from pybroker.cluster.decisions.topic_names import check_name
-from pybroker.cluster.election_log import shortened
 from pybroker.cluster.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.described import Form
