@@ -9,12 +9,15 @@ cdef class Block:
 cdef class ReceiveMemory:
     cdef readonly Block scratch           # where connections without a partial frame receive
     cdef object scratch_view              # a memoryview of scratch
+    cdef Block record                     # where a layer decrypts one record, or None
+    cdef object record_view               # a memoryview of record
     cdef list pool                        # free blocks, for large frames
     cdef readonly Py_ssize_t pooled       # size in bytes of the blocks in the pool
     cdef readonly Py_ssize_t taken         # size in bytes of the blocks that connections hold
     cdef public Py_ssize_t limit          # the limit of ``taken``; beyond it, connections that need more must wait
     cdef readonly Py_ssize_t pool_limit
 
+    cdef Block record_block(self)
     cdef Block take(self, Py_ssize_t at_least, Py_ssize_t wanted)
     cdef Block grow(self, Block block, Py_ssize_t begin, Py_ssize_t filled, Py_ssize_t wanted)
     cdef void give(self, Block block)

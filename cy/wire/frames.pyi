@@ -16,6 +16,29 @@ class FrameError(ValueError):
 def protocol_of(prefix: bytes) -> str:
     """Returns which protocol the first bytes of a stream look like, as the end of a sentence."""
 
+class Incoming(Protocol):
+    """The encrypted bytes of a layer, such as an ``ssl.MemoryBIO``."""
+
+    @property
+    def pending(self) -> int:
+        """The number of bytes that wait to be decrypted."""
+
+class Layer(Protocol):
+    """A layer that decrypts, such as ``pyclient.protocol.tls.TlsLayer``."""
+
+    @property
+    def incoming(self) -> Incoming:
+        """The encrypted bytes that ``read`` takes."""
+    @property
+    def read(self) -> Callable[[int, memoryview], int]:
+        """``read(size, view)`` decrypts at most ``size`` bytes, 16 KiB or less, into the view. It returns their number,
+        0 at the end.
+        """
+    def feed_next(self) -> None:
+        """Passes on some encrypted bytes, if there are any."""
+    def cannot_read(self, error: Exception) -> int:
+        """Takes what ``read`` raised. Returns AGAIN, 0 at the end, or 1 if ``read`` can be called again; or raises."""
+
 class ReceiveMemory:
     """The memory into which the connections of one event loop receive."""
 
@@ -55,11 +78,8 @@ class FrameReader:
     def reuses(self) -> bool: ...
     def receive(self, fd: int) -> int:
         """Receives once; returns the number of bytes, 0 at the end, AGAIN or STARVED. Raises FrameError, OSError."""
-    def receive_by(self, read: Callable[[int, memoryview], int]) -> int:
-        """Receives everything that ``read(size, view)`` has. A layer that decrypts passes it; the view is valid during
-        the call only. ``read`` returns the number of bytes, 0 at the end, or AGAIN. Returns and raises the same as
-        ``receive``.
-        """
+    def receive_by(self, layer: Layer) -> int:
+        """Receives everything that ``layer`` decrypts. Returns and raises the same as ``receive``."""
     def go_on(self) -> None:
         """Begins a visit without receiving."""
     def visit_s(self) -> float:

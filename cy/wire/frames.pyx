@@ -13,9 +13,9 @@ A view is valid until the next call of ``next``, ``keep`` or ``receive`` on *any
 block is not reused while views of it exist.
 """
 
-from cpython.buffer cimport PyBUF_WRITE, PyBuffer_FillInfo
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_SetFromErrno
-from cpython.memoryview cimport PyMemoryView_FromMemory, PyMemoryView_FromObject
+from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
@@ -50,6 +50,8 @@ STARVED = -2                    # memory is at its limit: try again when some is
 cdef enum:
     SMALLEST_BLOCK = 512
     LARGE = 64 * 1024           # frames and blocks of this size and more are worth pooling
+    RECORD = 16 * 1024          # the most bytes that a layer decrypts at once
+    HUNGRY = 8 * 1024           # a layer with fewer encrypted bytes than these gets more
     PEEK = 4096                 # read ahead of a large frame, to find its length and copy little
 
 
@@ -112,6 +114,13 @@ cdef class ReceiveMemory:
         self.pool.clear()
         self.pooled = 0
 
+    cdef Block record_block(self):
+        """Returns the block of ``record_view``, where a layer decrypts. It exists once one has been used."""
+        if self.record is None:
+            self.record = Block(RECORD)
+            self.record_view = PyMemoryView_FromObject(self.record)
+        return self.record
+
     cdef Block take(self, Py_ssize_t at_least, Py_ssize_t wanted):
         """Returns a pooled block of ``wanted`` bytes if one fits, otherwise a new one of ``at_least``."""
         cdef Block block
@@ -168,10 +177,6 @@ def protocol_of(prefix):
     if prefix[:2] in (b"\x16\x03", b"\x15\x03"):
         return ": it speaks TLS"
     return ""
-
-
-cdef inline Py_ssize_t read_into(object read, char* data, Py_ssize_t size) except? -2:
-    return read(size, PyMemoryView_FromMemory(data, size, PyBUF_WRITE))
 
 
 cdef bint owns_whole(FrameReader reader) except -1:
@@ -242,32 +247,46 @@ cdef class FrameReader:
         self.begin_visit()
         return count
 
-    def receive_by(self, read):
-        """Receives everything that ``read`` has, which fits into scratch. A layer that decrypts passes it.
+    def receive_by(self, layer):
+        """Receives everything that ``layer`` decrypts, which fits into scratch.
 
-        ``read(size, view)`` fills the view, which is valid during the call only. It returns the number of bytes, 0 at
-        the end, or AGAIN. Returns and raises the same as ``receive``; STARVED if ``read`` has more.
+        A record may have few bytes: librdkafka sends one for each of its buffers. So no Python code runs for a record
+        but ``layer.read(size, view)``, which fills the view and returns the number of bytes, 0 at the end.
+        ``layer.feed_next()`` runs while few bytes in ``layer.incoming`` wait to be decrypted. If ``read`` raises,
+        ``layer.cannot_read(error)`` returns AGAIN, 0 at the end, or 1 to read again; or it raises. Returns and raises
+        the same as ``receive``; STARVED if the layer has more.
         """
-        cdef Block scratch = self.memory.scratch
-        cdef Py_ssize_t count, needed, total = 0, room
+        cdef ReceiveMemory memory = self.memory
+        cdef Py_ssize_t count, needed, room, total = 0
+        cdef Py_ssize_t* end
+        cdef char* start
+        cdef object read = layer.read, incoming = layer.incoming
+        cdef Block record = memory.record_block()
+        cdef object view = memory.record_view
         while True:
             if self.own is None:
-                count = read_into(read, scratch.data + self.filled, scratch.capacity - self.filled)
-                self.filled += max(count, 0)
+                start, end, room = memory.scratch.data, &self.filled, memory.scratch.capacity - self.filled
             elif owns_whole(self):
-                count = read_into(read, scratch.data + self.spilled, scratch.capacity - self.spilled)
-                self.spilled += max(count, 0)
+                start, end, room = memory.scratch.data, &self.spilled, memory.scratch.capacity - self.spilled
             else:
                 needed = self.make_room()
                 if needed < 0:
                     return STARVED
                 if needed == 0:  # first the length: bytes after the frame must not be in own
                     needed = 4 - (self.filled - self.begin)
-                room = min(self.own.capacity - self.filled, needed)
-                count = read_into(read, self.own.data + self.filled, room)
-                self.filled += max(count, 0)
+                start, end, room = self.own.data, &self.filled, min(self.own.capacity - self.filled, needed)
+            if incoming.pending < HUNGRY:
+                layer.feed_next()
+            try:
+                count = read(min(room, RECORD), view)
+            except Exception as error:
+                count = layer.cannot_read(error)
+                if count > 0:
+                    continue
             if count <= 0:
                 break
+            memcpy(start + end[0], record.data, count)
+            end[0] += count
             total += count
         if total:
             self.begin_visit()

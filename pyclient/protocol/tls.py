@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from cy.wire.frames import AGAIN, FrameReader
+from cy.wire.frames import AGAIN, STARVED, FrameReader
 from cy.wire.send_queue import SendQueue
 from pyclient.protocol.readiness import readable, writable
 
@@ -53,8 +53,8 @@ class TlsLayer:
     """One end of TLS on a connected, non-blocking socket, which its creator owns."""
 
     __slots__ = (
-        *("_barren", "_incoming", "_left", "_memory", "_most", "_outgoing", "_piece", "_received", "_sock"),
-        "ssl",
+        *("_barren", "_left", "_memory", "_most", "_outgoing", "_piece", "_received", "_sock"),
+        *("incoming", "ssl"),
     )
 
     def __init__(
@@ -63,8 +63,8 @@ class TlsLayer:
         """``memory`` receives encrypted bytes; ``wrap`` creates a client's or a server's end."""
         self._sock = sock
         self._memory = memory
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.ssl = wrap(self._incoming, self._outgoing)
+        self.incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.ssl = wrap(self.incoming, self._outgoing)
         """Has the result of the handshake."""
         self._received = _NOTHING
         """Encrypted bytes that OpenSSL has not got yet; those that are kept after a read are a copy."""
@@ -84,11 +84,17 @@ class TlsLayer:
         """
         if not self._received and not self._fetch():
             return AGAIN
+        encrypted = len(self._received)
         try:
-            count = reader.receive_by(self._read)
+            count = reader.receive_by(self)
         finally:
+            encrypted -= len(self._received)
             self._received = memoryview(bytes(self._received)) if self._received else _NOTHING
         self._most = len(self._memory) if count >= RECORD_BYTES else LITTLE
+        if count != STARVED:
+            self._barren = max(0, self._barren + encrypted - OVERHEAD * max(count, 0))
+        if self._barren > MOST_WITHOUT_DATA:
+            raise ConnectionAbortedError("the peer sends TLS without data, again and again")
         if count and self._outgoing.pending:
             self._answer()
         return count
@@ -98,11 +104,11 @@ class TlsLayer:
         try:
             count = self._sock.recv_into(self._memory, self._most)
         except (BlockingIOError, InterruptedError):
-            return bool(self._incoming.pending or self.ssl.pending())
+            return bool(self.incoming.pending or self.ssl.pending())
         if count:
             self._received = self._memory[:count]
         else:
-            self._incoming.write_eof()
+            self.incoming.write_eof()
         return True
 
     def _answer(self) -> None:
@@ -117,35 +123,33 @@ class TlsLayer:
             if count:
                 self.feed(self._memory[:count])
             else:
-                self._incoming.write_eof()
+                self.incoming.write_eof()
 
     def feed(self, data: bytearray | memoryview) -> None:
         """Passes on bytes that were received for a handshake."""
-        self._incoming.write(data)
+        self.incoming.write(data)
 
-    def _read(self, size: int, view: memoryview) -> int:
-        if self._received and (pending := self._incoming.pending) < WHOLE_RECORD // 2:
-            self._feed_up_to(WHOLE_RECORD - pending)  # before OpenSSL asks for it, which costs an exception
-        while True:
-            try:
-                count: int = self.ssl.read(size, view)  # type: ignore[assignment]
-            except ssl.SSLWantReadError:
-                if not self._received:
-                    return AGAIN
-                self._feed_up_to(WHOLE_RECORD)
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                return 0
-            else:
-                self._barren = max(0, self._barren - OVERHEAD * count)
-                return count
+    @property
+    def read(self) -> Callable[[int, memoryview], int]:
+        """Decrypts into a view, as ``ssl.SSLObject.read`` does."""
+        return self.ssl.read  # type: ignore[return-value]  # an int with a view
 
-    def _feed_up_to(self, count: int) -> None:
-        """Passes on at most ``count`` of the received bytes. Raises ConnectionAbortedError."""
-        piece, self._received = self._received[:count], self._received[count:]
-        self._barren += len(piece)
-        if self._barren > MOST_WITHOUT_DATA:
-            raise ConnectionAbortedError("the peer sends TLS without data, again and again")
-        self._incoming.write(piece)
+    def feed_next(self) -> None:
+        """Gives OpenSSL the next of the received bytes, if there are any: up to the largest record."""
+        if self._received:
+            count = WHOLE_RECORD - self.incoming.pending
+            piece, self._received = self._received[:count], self._received[count:]
+            self.incoming.write(piece)
+
+    def cannot_read(self, error: Exception) -> int:
+        """Returns AGAIN if nothing is left to decrypt, 0 at the end of the stream, and 1 if ``feed_next`` has more.
+        Raises other errors.
+        """
+        if isinstance(error, ssl.SSLWantReadError):
+            return 1 if self._received else AGAIN
+        if isinstance(error, (ssl.SSLZeroReturnError, ssl.SSLEOFError)):
+            return 0
+        raise error
 
     # -- out ---------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class ServerPipe(TlsPipe):
 
     def __init__(self, context, sock):
         super().__init__(Tls(client_context({"ssl.truststore.certificates": world().authority})), sock, "localhost")
-        self.ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.ssl = context.wrap_bio(self.incoming, self._outgoing, server_side=True)
 
 
 def contexts(**server_settings):
