@@ -26,6 +26,8 @@ from harness.servers.brokers import Broker
 KIB = 1024
 GB = 1_000_000_000
 RECORD = bytes(range(256)) * 4
+BATCH = 1_000_000
+"""The most bytes of a large batch."""
 PATIENCE_S = 120
 #: The share of the available memory that a measurement claims first.
 CLAIMED = 0.85
@@ -93,7 +95,7 @@ def delete_topic(broker: Broker, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(30)
 
 
-def large_batches(address: Mapping[str, str], batch_size: int = 1_000_000) -> Producer:
+def large_batches(address: Mapping[str, str], batch_size: int = BATCH) -> Producer:
     """Returns a librdkafka producer with acks=all and batches of up to so many bytes. ``address``: ``librdkafka`` of
     the broker."""
     return Producer(

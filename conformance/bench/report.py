@@ -68,6 +68,8 @@ FIGURES = (
     Figure("tls_fetch_cpu_s_per_gb", "fetch 1 KB by TLS: broker CPU", "s/GB", share=0.5),
     Figure("tls_fetch_cpu_s_per_gb_extra", "… beyond the plain listener's", "s/GB", goal=1),
     Figure("tls_fetch_mb_s", "… throughput", "MB/s", more_is_better=True),
+    Figure("tls_full_cpu_s_per_gb", "produce 1 KB in full TLS records (pyclient): broker CPU", "s/GB", share=0.5),
+    Figure("tls_full_cpu_s_per_gb_extra", "… beyond the plain listener's", "s/GB", goal=1),
     Figure("tls_small_cpu_us", "one 100 B record a request by TLS: broker CPU", "µs"),
     Figure("tls_small_cpu_us_ratio", "… divided by the plain listener's", "1", goal=2),
     Figure("tls_handshakes_s", "handshakes of 4 clients: rate", "/s", share=1, more_is_better=True),

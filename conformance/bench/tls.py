@@ -1,6 +1,8 @@
 """The suite of TLS: ``python -m conformance.bench --suite tls``.
 
 Each load runs twice on one broker, by its plain listener and by TLS. Handshakes are complete: no session is resumed.
+librdkafka sends each of its buffers as a TLS record, so 1 KB records arrive as two small ones each. ``full_records``
+measures what clients cost that fill the records of 16 KiB: pyclient, or a JVM's.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from conformance.bench.cases import Figures, Scale
 from harness import processes
 from harness.protocol.wire_client import Wire
 from harness.servers.encrypted import PLAIN, TLS, Encrypted
+from pyclient import Producer
 
 #: Clients that shake hands at the same time, each a thread.
 CLIENTS = 4
 HANDSHAKES = 2_000
+PARTITIONS = 4
 
 
 def records(broker: Encrypted, scale: Scale) -> Figures:
@@ -28,6 +32,28 @@ def records(broker: Encrypted, scale: Scale) -> Figures:
     for name in ("produce_cpu_s_per_gb", "fetch_cpu_s_per_gb"):
         figures[f"tls_{name}_extra"] = encrypted[name] - plain[name]
     return figures
+
+
+def full_records(broker: Encrypted, scale: Scale) -> Figures:
+    """Produces 1 KB records in large batches, which arrive in full TLS records."""
+    plain, encrypted = _both(broker, scale, _produce_full_records)
+    name = "cpu_s_per_gb"
+    return {f"tls_full_{name}": encrypted[name], f"tls_full_{name}_extra": encrypted[name] - plain[name]}
+
+
+def _produce_full_records(broker: Encrypted, scale: Scale) -> Figures:
+    settings = dict(broker.librdkafka)
+    if ca := settings.pop("ssl.ca.location", None):
+        settings |= {"ssl.truststore.location": ca, "ssl.truststore.type": "PEM"}
+    topic = cases.create_topic(broker, PARTITIONS)
+    before = processes.cpu(broker.pid)
+    with Producer(config=settings, acks="all", linger_ms=20, batch_size=cases.BATCH) as producer:
+        for number in range(scale.produce_records):
+            producer.send(topic, cases.RECORD, partition=number % PARTITIONS)
+        producer.flush()
+    cpu = processes.cpu(broker.pid) - before
+    cases.delete_topic(broker, topic)
+    return {"cpu_s_per_gb": cpu.total_s / (scale.produce_records * len(cases.RECORD) / cases.GB)}
 
 
 def small_requests(broker: Encrypted, scale: Scale) -> Figures:
@@ -68,7 +94,7 @@ def handshakes(broker: Encrypted, scale: Scale) -> Figures:
     return {"tls_handshakes_s": HANDSHAKES / seconds, "tls_handshake_cpu_us": cpu.total_s * 1e6 / HANDSHAKES}
 
 
-CASES = (records, small_requests, handshakes)
+CASES = (records, full_records, small_requests, handshakes)
 
 
 def warm_up(broker: Encrypted, seconds: float) -> None:
