@@ -17,7 +17,7 @@ def arrivals(
     return made
 
 
-def test_later_connections_wait_for_one_that_came_too_early() -> None:
+def test_connections_over_the_brokers_connection_rate_are_delayed_up_to_one_second() -> None:
     made = arrivals(2)
     assert [made.accept("A", 0) for _ in range(20)] == [0] * 20
     assert made.accept("A", 0) == 500
@@ -25,23 +25,23 @@ def test_later_connections_wait_for_one_that_came_too_early() -> None:
     assert [made.accept("B", 0) for _ in range(9)] == [1000] * 9
 
 
-def test_a_listener_has_a_rate_of_its_own() -> None:
+def test_a_listener_has_its_own_connection_rate() -> None:
     made = arrivals(listeners={"A": 1})
     assert [made.accept("A", 0) for _ in range(11)][-2:] == [0, 1000]
     assert [made.accept("B", 0) for _ in range(50)] == [0] * 50
 
 
-def test_the_listener_of_the_brokers_has_no_part_in_the_rate_of_all() -> None:
+def test_the_inter_broker_listener_does_not_use_the_brokers_connection_rate() -> None:
     made = arrivals(1)
     assert [made.accept("B", 0, is_protected=True) for _ in range(50)] == [0] * 50
     assert made.accept("A", 0) == 0
 
 
-def test_a_rate_of_zero_admits_one_connection_per_second() -> None:
+def test_a_connection_rate_of_zero_admits_one_connection_per_second() -> None:
     assert arrivals(0).accept("A", 0) == 1000
 
 
-def test_an_address_that_comes_too_often_is_refused_and_does_not_count() -> None:
+def test_an_ip_address_over_its_connection_rate_is_refused_and_refusals_do_not_count() -> None:
     made = arrivals(**{"10.0.0.1": 1, DEFAULT: 2})
     assert [made.refuse("10.0.0.1", 0) for _ in range(12)] == [0] * 10 + [1000] * 2
     assert made.refuse("10.0.0.1", 10_999) > 0
@@ -50,13 +50,13 @@ def test_an_address_that_comes_too_often_is_refused_and_does_not_count() -> None
     assert made.refuse("10.0.0.3", 0) == 0
 
 
-def test_an_address_is_the_same_however_it_is_written() -> None:
+def test_an_ip_address_has_one_quota_however_it_is_written() -> None:
     made = arrivals(**{"0:0::1": 0.1})
     assert [made.refuse("::1", 0), made.refuse("::1", 0)] == [0, 1000]
     assert made.refuse("::2", 0) == 0
 
 
-def test_new_rates_apply_at_once_and_no_rate_means_no_limit() -> None:
+def test_connection_rates_that_are_removed_stop_limiting_at_once() -> None:
     made = arrivals(1, {"A": 1}, **{"10.0.0.1": 1})
     assert made.is_limited
     made.update(None, {}, {})

@@ -1,4 +1,4 @@
-"""Which quota holds for a client, and who use it together."""
+"""Which quota applies to a client, and which clients share it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_most_specific_quota_applies(level: int) -> None:
         (Entity(None, "app"), [("alice", "other")]),
     ],
 )
-def test_a_quota_applies_to_no_other_client(entity: Entity, others: list[tuple[str, str]]) -> None:
+def test_a_quota_does_not_apply_to_another_user_or_client_id(entity: Entity, others: list[tuple[str, str]]) -> None:
     made = quotas({entity: 5.0})
     assert bound(made) == 5
     assert [bound(made, *other) for other in others] == [None] * len(others)
@@ -67,7 +67,9 @@ def test_a_quota_applies_to_no_other_client(entity: Entity, others: list[tuple[s
         (Entity("alice", "app"), set()),
     ],
 )
-def test_the_clients_of_one_quota_share_it(entity: Entity, is_shared: set[tuple[str, str]]) -> None:
+def test_a_quota_for_a_user_or_a_client_id_is_shared_by_its_clients(
+    entity: Entity, is_shared: set[tuple[str, str]]
+) -> None:
     made = quotas({entity: 5.0})
     own = made.share("User:alice", "app", 0).produce
     assert own is not None
@@ -75,12 +77,12 @@ def test_the_clients_of_one_quota_share_it(entity: Entity, is_shared: set[tuple[
         assert (made.share(f"User:{user}", client, 0).produce is own) == ((user, client) in is_shared)
 
 
-def test_a_client_without_an_id_has_what_any_client_has() -> None:
+def test_a_client_without_a_client_id_has_the_default_client_quota() -> None:
     made = quotas({Entity(None, DEFAULT): 5.0, Entity(None, "app"): 7.0})
     assert bound(made, "alice", None) == bound(made, "alice", "") == 5
 
 
-def test_each_kind_of_quota_is_found_by_itself() -> None:
+def test_each_type_of_quota_is_looked_up_separately() -> None:
     made = ClientQuotas(Windows(), Windows(2, 500))
     of_alice = {Entity("alice", "app"): {PRODUCE: 1.0}, Entity("alice"): {FETCH: 2.0}}
     made.update({**of_alice, Entity(DEFAULT): {MUTATIONS: 3.0}})
@@ -94,7 +96,7 @@ def test_each_kind_of_quota_is_found_by_itself() -> None:
     assert share.mutations.delay_ms(0) == pytest.approx(333)
 
 
-def test_a_new_quota_holds_at_once_and_what_was_used_counts() -> None:
+def test_a_new_quota_applies_at_once_and_counts_earlier_usage() -> None:
     made = quotas({Entity("alice"): 1000.0})
     before = made.share("User:alice", "app", 0).produce
     assert before is not None
@@ -107,14 +109,14 @@ def test_a_new_quota_holds_at_once_and_what_was_used_counts() -> None:
     assert made.share("User:alice", "app", 0).produce is None
 
 
-def test_no_delay_for_time_is_longer_than_a_window() -> None:
+def test_the_throttle_time_of_a_request_quota_is_at_most_one_window() -> None:
     made = quotas({Entity("alice"): 1.0}, REQUEST)
     share = made.share("User:alice", "app", 0)
     assert share.request is not None
     assert share.request.use(100, 0) == 1000
 
 
-def test_a_use_over_the_quota_is_delayed_unless_it_is_the_only_one() -> None:
+def test_a_fetch_over_its_quota_must_wait_unless_nothing_else_was_fetched() -> None:
     made = quotas({Entity("alice"): 1000.0}, FETCH)
     fetch = made.share("User:alice", "app", 0).fetch
     assert fetch is not None
@@ -155,7 +157,7 @@ def test_invented_client_ids_do_not_make_the_broker_forget_usage(key: str) -> No
     assert use("alice", "app", 0) == delay_ms
 
 
-def test_a_user_gains_nothing_by_other_client_ids() -> None:
+def test_a_user_quota_limits_all_client_ids_together_and_a_default_client_quota_each_id() -> None:
     """In Kafka the quota of the default client is for each id, so only one of a user limits the user."""
 
     def without_delay(entity: Entity) -> int:
@@ -174,12 +176,12 @@ def test_a_user_gains_nothing_by_other_client_ids() -> None:
         assert without_delay(own) == 100 * 10_000
 
 
-def test_quotas_of_addresses_do_not_apply_to_clients() -> None:
+def test_a_quota_of_an_ip_address_is_not_a_client_quota() -> None:
     assert not has_client_quotas({Entity(ip="10.0.0.1"): {CONNECTIONS: 1.0}, Entity("alice"): {}})
     assert has_client_quotas({Entity("alice"): {PRODUCE: 1.0}})
 
 
-def test_long_client_ids_that_begin_alike_are_one() -> None:
+def test_long_client_ids_with_the_same_beginning_share_one_quota() -> None:
     made = quotas({Entity(DEFAULT, DEFAULT): 1})
     shares = {id(made.share("User:alice", "x" * LONGEST + str(number), 0)) for number in range(9)}
     assert len(shares) == 1
