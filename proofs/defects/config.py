@@ -23,7 +23,7 @@ def a_topic_that_is_not_there_is_refused_in_our_words() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/admin/test_configurations.py"
-    "::test_keys_dynamic_in_kafka_are_accepted_even_without_effect"
+    "::test_settings_that_are_dynamic_in_kafka_are_accepted_even_without_effect"
 )
 def keys_without_effect_cannot_be_changed() -> list[Patch]:
     """Scripts that set such keys on Kafka fail here."""

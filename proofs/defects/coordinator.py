@@ -36,7 +36,7 @@ MIGRATION = "pybroker/coordinator/group/consumer/tests/test_migration.py::"
 REFUSED = "pybroker/coordinator/group/consumer/tests/test_refused_migration.py::"
 
 
-@defect("pybroker/handlers/tests/test_groups.py::test_an_error_of_the_group_is_each_partitions_too")
+@defect("pybroker/handlers/tests/test_groups.py::test_an_offset_fetch_repeats_an_error_of_the_group_for_each_partition")
 def an_error_of_the_group_leaves_the_partitions_out() -> list[Patch]:
     """The broker omits the partitions, as Kafka does. aiokafka then reads from the beginning, because the moved
     coordinator sent no offsets.
@@ -75,7 +75,10 @@ def members_without_a_subscription_stay() -> list[Patch]:
     return [(ConsumerProtocol, "loaded", lambda self, result: None)]
 
 
-@defect("pybroker/handlers/tests/test_produce.py::test_internal_topics_are_not_for_clients_whatever_their_name")
+@defect(
+    "pybroker/handlers/tests/test_produce.py"
+    "::test_a_client_cannot_produce_to_an_internal_topic_whatever_its_client_id"
+)
 def clients_write_to_internal_topics() -> list[Patch]:
     """A client that uses the client id of Kafka's tools writes to the coordinators' topics."""
     return [(admission, "is_closed", lambda partition: False)]

@@ -30,27 +30,28 @@ def a_packet_of_requests_is_served_in_one_visit() -> list[Patch]:
     return [(connection, "VISIT_S", float("inf"))]
 
 
-@defect("pybroker/handlers/tests/test_produce.py::test_a_request_of_many_batches_is_served_in_several_turns")
+@defect("pybroker/handlers/tests/test_produce.py::test_a_produce_of_many_batches_is_served_in_several_turns")
 def a_produce_is_served_in_one_turn() -> list[Patch]:
     """A request of many batches held the loop until all of them were appended."""
     return [(Turn, "is_over", lambda turn: False)]
 
 
 @defect(
-    "pybroker/handlers/tests/test_produce.py::test_a_producer_that_goes_away_between_two_turns_leaves_nothing_waiting"
+    "pybroker/handlers/tests/test_produce.py"
+    "::test_a_produce_cancelled_between_two_turns_leaves_nothing_in_the_purgatory"
 )
 def acks_of_a_producer_that_went_away_between_two_turns_are_waited_for() -> list[Patch]:
     """The broker waited until the request's timeout, which may be weeks."""
     return [(Appends, "give_up", lambda self: None)]
 
 
-@defect("pybroker/handlers/tests/test_produce.py::test_a_batch_that_unpacks_to_much_is_checked_on_a_thread")
+@defect("pybroker/handlers/tests/test_produce.py::test_a_batch_that_unpacks_to_many_bytes_is_checked_on_another_thread")
 def batches_are_unpacked_on_the_loop() -> list[Patch]:
     """The loop's thread unpacked each batch, however large."""
     return [(validation, "UNPACKED_ON_LOOP", None)]
 
 
-@defect("pybroker/handlers/tests/test_produce.py::test_a_large_batch_is_repacked_on_a_thread")
+@defect("pybroker/handlers/tests/test_produce.py::test_a_large_batch_is_recompressed_on_another_thread")
 def batches_are_repacked_on_the_loop() -> list[Patch]:
     """The loop's thread applied a topic's own codec, also to a batch of a megabyte."""
     return [(validation, "PACKED_ON_LOOP", 1 << 40)]
@@ -58,14 +59,17 @@ def batches_are_repacked_on_the_loop() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/common/tests/test_admission.py"
-    "::test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_ended"
+    "::test_a_batch_is_refused_if_its_transaction_ends_while_a_thread_checks_it"
 )
 def what_is_open_when_a_request_comes_is_taken_for_open_in_its_later_turns() -> list[Patch]:
     """A batch that a thread had unpacked came after the marker, and began a transaction that nobody ended."""
     return [(admission, "nothing_said", lambda seen: None)]
 
 
-@defect("pybroker/handlers/common/tests/test_turns.py::test_between_two_turns_the_loop_makes_one_round")
+@defect(
+    "pybroker/handlers/common/tests/test_turns.py"
+    "::test_the_event_loop_serves_every_ready_task_once_between_two_turns"
+)
 def a_turn_follows_the_last_one_at_once() -> list[Patch]:
     """The broker served nobody else until a long request was over."""
 
@@ -75,11 +79,26 @@ def a_turn_follows_the_last_one_at_once() -> list[Patch]:
     return [(turns, "asyncio", SimpleNamespace(Lock=asyncio.Lock, sleep=sleep))]
 
 
-@defect("pybroker/handlers/common/tests/test_pacing.py::test_others_are_served_between_two_turns_and_the_connection_is_held")
-@defect("pybroker/handlers/tests/test_metadata.py::test_many_partitions_are_described_in_several_turns_as_few_are")
-@defect("pybroker/handlers/tests/test_log_dirs.py::test_many_replicas_are_described_in_several_turns_as_few_are")
-@defect("pybroker/handlers/tests/test_transactions.py::test_many_partitions_are_added_in_several_turns")
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_others_are_served_between_two_turns")
+@defect(
+    "pybroker/handlers/common/tests/test_pacing.py"
+    "::test_a_long_request_holds_its_connection_and_lets_other_tasks_run_between_its_turns"
+)
+@defect(
+    "pybroker/handlers/tests/test_metadata.py"
+    "::test_metadata_of_many_partitions_is_the_same_in_several_turns_as_in_one"
+)
+@defect(
+    "pybroker/handlers/tests/test_log_dirs.py"
+    "::test_describe_log_dirs_gives_the_same_answer_in_several_turns_as_in_one"
+)
+@defect(
+    "pybroker/handlers/tests/test_transactions.py"
+    "::test_many_partitions_are_added_to_a_transaction_in_several_turns"
+)
+@defect(
+    "pybroker/handlers/tests/test_fetch_many.py"
+    "::test_other_tasks_run_between_the_turns_of_a_fetch_of_many_partitions"
+)
 def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
     """Metadata, DescribeLogDirs, AddPartitionsToTxn … of a hundred thousand items held the loop, for up to 0.5 s."""
     return [(Turn, "is_over", lambda turn: False)]
@@ -87,7 +106,7 @@ def a_request_of_many_items_is_served_in_one_turn() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/test_groups_of_many.py"
-    "::test_an_error_in_one_part_is_the_answer_for_the_whole_group"
+    "::test_an_error_in_one_part_of_an_offset_fetch_is_the_answer_for_the_whole_group"
 )
 def a_group_whose_parts_differ_is_answered_with_some_of_them() -> list[Patch]:
     """Clients took the offsets in such an OffsetFetch answer for all that the group had committed."""
@@ -101,7 +120,7 @@ def a_group_whose_parts_differ_is_answered_with_some_of_them() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/test_produce.py"
-    "::test_a_request_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector"
+    "::test_a_produce_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector"
 )
 def refused_batches_stay_until_the_garbage_is_collected() -> list[Patch]:
     """The broker kept the first error with its frames. They held the request, and the request held the error."""
@@ -141,7 +160,7 @@ def requests_hold_as_much_as_fits() -> list[Patch]:
     return [(routes, "_route", lambda row: plain(row)._replace(most_units=1 << 60))]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_records_appended_between_two_turns_end_the_fetch")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_a_record_appended_between_two_turns_of_a_fetch_ends_its_wait")
 def a_fetch_of_many_partitions_waits_for_what_came_while_it_was_read() -> list[Patch]:
     """An append that comes between two turns wakes nobody, because the fetch does not wait yet."""
 
@@ -155,7 +174,7 @@ def a_fetch_of_many_partitions_waits_for_what_came_while_it_was_read() -> list[P
     return [(WaitingForMany, "watch", watch)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_takes_several_turns")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_partitions_takes_several_turns")
 def a_fetch_of_many_partitions_begins_to_wait_in_one_turn() -> list[Patch]:
     """Sixty thousand partitions held the loop for 60 ms."""
 
@@ -167,7 +186,7 @@ def a_fetch_of_many_partitions_begins_to_wait_in_one_turn() -> list[Patch]:
     return [(fetch, "wait", wait)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_takes_several_turns")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_partitions_takes_several_turns")
 def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
     """The append that ended the fetch's wait waited meanwhile."""
 
@@ -180,25 +199,31 @@ def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
     return [(purgatory.Purgatory, "remove", remove)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_takes_several_turns")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_partitions_takes_several_turns")
 def a_request_of_many_changes_its_session_in_one_turn() -> list[Patch]:
     """The request's forgotten partitions did not count when the broker measured its size."""
     return [(fetch, "names_many", lambda request: sum(len(topic.partitions) for topic in request.topics) > 2)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_the_partitions_that_waiting_fetches_watch_are_limited")
+@defect(
+    "pybroker/handlers/tests/test_fetch_many.py"
+    "::test_the_number_of_partitions_that_waiting_fetches_watch_is_limited"
+)
 def fetches_wait_for_whatever_is_asked_for() -> list[Patch]:
     """Each connection could have a hundred waiting fetches of a hundred thousand partitions each."""
     return [(purgatory.Purgatory, "_remember", lambda self, waiting, count: None)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_the_partitions_that_sessions_remember_are_limited")
+@defect("pybroker/handlers/tests/test_fetch_many.py::test_the_number_of_partitions_in_fetch_sessions_is_limited")
 def fetch_sessions_remember_whatever_is_asked_for() -> list[Patch]:
     """A thousand sessions of thirty thousand partitions each take as many gigabytes."""
     return [(FetchSessions, "_has_room", lambda self, now_ms, owner, more=0: True)]
 
 
-@defect("pybroker/handlers/tests/test_fetch_many.py::test_errors_of_partitions_leave_nothing_to_the_garbage_collector")
+@defect(
+    "pybroker/handlers/tests/test_fetch_many.py"
+    "::test_a_fetch_of_unknown_partitions_leaves_nothing_to_the_garbage_collector"
+)
 def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[Patch]:
     """Thirty thousand errors held 26 MB, and the collection that found them held the loop for 160 ms."""
     return [(fetch_partition, "without_frames", lambda error: error)]
@@ -206,7 +231,10 @@ def errors_of_fetched_partitions_stay_until_the_garbage_is_collected() -> list[P
 
 @defect("pybroker/handlers/tests/admin/test_topic_administration.py::test_a_topic_that_a_long_request_names_twice_is_refused")
 @defect("pybroker/handlers/tests/admin/test_configurations.py::test_a_resource_that_a_long_request_names_twice_is_refused")
-@defect("pybroker/handlers/tests/admin/test_topic_administration.py::test_a_partition_that_is_moved_twice_is_refused")
+@defect(
+    "pybroker/handlers/tests/admin/test_topic_administration.py"
+    "::test_a_partition_that_a_reassignment_names_twice_is_refused"
+)
 def what_is_named_twice_in_different_pieces_is_served_twice() -> list[Patch]:
     """The first piece created a topic, and the second answered that the topic exists. Or the first deleted it, and the
     second did not find it.
@@ -214,7 +242,7 @@ def what_is_named_twice_in_different_pieces_is_served_twice() -> list[Patch]:
     return [(writes.Repeated, "arranged", lambda self, items, key, spelled: items)]
 
 
-@defect("pybroker/handlers/tests/test_groups_of_many.py::test_the_timeout_of_a_request_is_that_of_all_its_parts")
+@defect("pybroker/handlers/tests/test_groups_of_many.py::test_the_timeout_of_delete_records_covers_all_its_parts")
 def each_part_has_the_timeout_of_the_whole_request() -> list[Patch]:
     """A hundred parts waited a hundred times as long as the request allows."""
 
@@ -228,14 +256,14 @@ def each_part_has_the_timeout_of_the_whole_request() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/admin/test_topic_administration.py"
-    "::test_a_forwarded_request_is_served_in_several_turns"
+    "::test_the_topics_of_a_long_forwarded_request_are_created_in_several_pieces"
 )
 def topics_are_made_in_one_write() -> list[Patch]:
     """Four thousand topics held the controller's loop for 390 ms."""
     return [(writes, "ITEMS_AT_ONCE", 1 << 40)]
 
 
-@defect("pybroker/handlers/tests/admin/test_topic_administration.py::test_a_piece_is_as_large_as_a_write_to_the_store_is_worth")
+@defect("pybroker/handlers/tests/admin/test_topic_administration.py::test_many_topics_are_deleted_in_pieces_of_100")
 def each_topic_is_written_by_itself() -> list[Patch]:
     """A write takes more than a turn, however small it is: four thousand topics took eleven seconds."""
     return [(writes, "ITEMS_AT_ONCE", 1)]
@@ -243,9 +271,12 @@ def each_topic_is_written_by_itself() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/test_groups_of_many.py"
-    "::test_a_part_of_a_commit_is_as_large_as_a_wait_for_other_replicas_is_worth"
+    "::test_an_offset_commit_of_many_partitions_is_written_in_parts_of_500"
 )
-@defect("pybroker/handlers/tests/test_groups_of_many.py::test_markers_of_many_partitions_are_written_part_by_part")
+@defect(
+    "pybroker/handlers/tests/test_groups_of_many.py"
+    "::test_transaction_markers_of_many_partitions_are_written_in_parts"
+)
 def each_partition_waits_for_other_replicas_by_itself() -> list[Patch]:
     """With three brokers, OffsetCommit of 10,000 partitions and WriteTxnMarkers of 25,000 got no answer in 20 s."""
     return [(offset_writes, "PARTITIONS_AT_ONCE", 1), (write_txn_markers, "WAITING_AT_ONCE", 1)]
@@ -257,7 +288,7 @@ def refused_requests_to_coordinators_stay_until_the_garbage_is_collected() -> li
     return [(errors, "without_frames", lambda error: error)]
 
 
-@defect("pybroker/handlers/tests/test_new_logs.py::test_a_fetch_of_many_new_partitions_leaves_turns_to_others")
+@defect("pybroker/handlers/tests/test_new_logs.py::test_a_fetch_of_many_new_partitions_creates_one_log_per_turn")
 def a_fetch_makes_all_its_logs_in_one_turn() -> list[Patch]:
     """A thousand logs of a new topic would hold the loop for 0.2 s."""
 

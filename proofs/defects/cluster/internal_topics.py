@@ -23,7 +23,7 @@ def internal_topics_take_what_brokers_there_are() -> list[Patch]:
 
 @defect(
     "pybroker/handlers/tests/test_metadata.py"
-    "::test_a_topic_that_needs_more_brokers_than_there_are_has_no_leader_yet_so_that_clients_wait"
+    "::test_auto_creation_with_too_few_brokers_returns_leader_not_available"
 )
 def a_lack_of_brokers_is_told_as_if_it_were_final() -> list[Patch]:
     """The answer is INVALID_REPLICATION_FACTOR. So a producer fails at once, and Java's consumer retries only after

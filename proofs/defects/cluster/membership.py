@@ -163,7 +163,7 @@ def a_garbled_configuration_is_forgotten_with_the_session() -> list[Patch]:
     return [(MetadataImage, "with_configs_of", lambda image, known: image)]
 
 
-@defect("pybroker/handlers/tests/test_metadata.py::test_a_change_of_a_topic_or_of_the_brokers_is_told_at_once")
+@defect("pybroker/handlers/tests/test_metadata.py::test_metadata_shows_a_change_of_a_topic_or_of_the_brokers_at_once")
 def metadata_tell_what_was_kept_after_a_topic_has_changed() -> list[Patch]:
     """Clients stay with leaders that are gone."""
 
@@ -174,8 +174,8 @@ def metadata_tell_what_was_kept_after_a_topic_has_changed() -> list[Patch]:
     return [(DescribedTopics, "find", find)]
 
 
-@defect("pybroker/handlers/tests/test_metadata.py::test_a_change_of_a_topic_or_of_the_brokers_is_told_at_once")
-@defect("pybroker/handlers/tests/test_metadata.py::test_what_is_kept_of_topics_is_told_as_if_it_were_described_now")
+@defect("pybroker/handlers/tests/test_metadata.py::test_metadata_shows_a_change_of_a_topic_or_of_the_brokers_at_once")
+@defect("pybroker/handlers/tests/test_metadata.py::test_cached_metadata_of_topics_equals_a_fresh_description")
 def metadata_tell_what_was_kept_for_other_brokers_or_another_version() -> list[Patch]:
     """Clients read nonsense, or look for a broker that they cannot reach."""
 

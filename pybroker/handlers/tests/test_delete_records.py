@@ -31,7 +31,7 @@ def fill(node: Node, count: int = 10, **configs: str) -> None:
         node.append(b"%d" % number)
 
 
-def test_records_below_the_offset_are_gone(node: Node) -> None:
+def test_delete_records_removes_the_records_below_the_offset(node: Node) -> None:
     fill(node)
     assert ask(node, 4) == (0, 4)
     log = node.replicas.partition(TP).log
@@ -40,7 +40,7 @@ def test_records_below_the_offset_are_gone(node: Node) -> None:
     assert ask(node, 2) == (0, 4)
 
 
-def test_semantics_39_minus_one_is_the_high_watermark(node: Node) -> None:
+def test_semantics_39_offset_minus_one_deletes_the_records_up_to_the_high_watermark(node: Node) -> None:
     fill(node)
     assert ask(node, -1) == (0, 10)
     assert node.append(b"next") == 10
@@ -54,7 +54,7 @@ def test_deleted_records_stay_deleted_after_kill_9(node: Node) -> None:
     assert node.replicas.partition(TP).log.log_start_offset == 7
 
 
-def test_segments_of_deleted_records_are_gone_from_the_disk(node: Node) -> None:
+def test_delete_records_removes_the_segments_below_the_offset_from_the_disk(node: Node) -> None:
     fill(node, 100, segment_bytes="1024")
     folder = node.replicas.partition(TP).log.folder
     before = sorted(name for name in os.listdir(folder) if name.endswith(".log"))
@@ -67,28 +67,28 @@ def test_segments_of_deleted_records_are_gone_from_the_disk(node: Node) -> None:
 
 
 @pytest.mark.parametrize("offset", [11, -2])
-def test_offset_outside_is_out_of_range(node: Node, offset: int) -> None:
+def test_delete_records_refuses_an_offset_outside_the_log(node: Node, offset: int) -> None:
     fill(node)
     assert ask(node, offset) == (errors.OffsetOutOfRange.code, -1)
 
 
-def test_semantics_39_compacted_topics_keep_their_records(node: Node) -> None:
+def test_semantics_39_delete_records_refuses_a_topic_that_is_only_compacted(node: Node) -> None:
     fill(node, cleanup_policy="compact")
     assert ask(node, 4) == (errors.PolicyViolation.code, -1)
     fill(node, cleanup_policy="compact,delete")
     assert ask(node, 4) == (0, 4)
 
 
-def test_internal_topics_keep_theirs(node: Node) -> None:
+def test_delete_records_refuses_an_internal_topic(node: Node) -> None:
     node.create("__consumer_offsets")
     assert ask(node, 0, topic="__consumer_offsets")[0] == errors.InvalidTopicException.code
 
 
-def test_unknown_partition(node: Node) -> None:
+def test_delete_records_refuses_an_unknown_partition(node: Node) -> None:
     assert ask(node, 0) == (errors.UnknownTopicOrPartition.code, -1)
 
 
-def test_late_replica_is_waited_for_until_the_timeout(node: Node) -> None:
+def test_delete_records_waits_for_a_late_follower_until_the_timeout(node: Node) -> None:
     partition = node.create(replicas=(1, 2))
     node.append(b"a")
     partition.on_follower_fetch(2, 1, 0, 0)

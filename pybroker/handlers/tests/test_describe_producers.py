@@ -18,7 +18,7 @@ def ask(node: Node, index: int = 0) -> Any:
     return node.ask(describe_producers, Request(topics=[topic]), 0).topics[0].partitions[0]
 
 
-def test_producers_with_their_sequences_and_transactions(node: Node) -> None:
+def test_describe_producers_returns_sequences_and_open_transactions(node: Node) -> None:
     node.create()
     node.append(b"a")
     node.replicas.append(TP, idempotent(0, b"b", b"c", producer=7, epoch=2), 1, NOW)

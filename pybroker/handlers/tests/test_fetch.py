@@ -40,7 +40,7 @@ def ask(node: Node, version: int, *offsets: int, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_every_version_gives_records_as_a_place_in_a_file(node: Node, version: int) -> None:
+def test_every_version_of_fetch_returns_records_as_a_slice_of_the_log_file(node: Node, version: int) -> None:
     node.create()
     node.append(b"a", b"b")
     response = ask(node, version, 0)
@@ -56,7 +56,7 @@ def test_every_version_gives_records_as_a_place_in_a_file(node: Node, version: i
     assert any(isinstance(part, FileSlice) for part in frame)
 
 
-def test_semantics_22_unknown_names_and_ids(node: Node) -> None:
+def test_semantics_22_a_fetch_reports_an_unknown_topic_by_name_and_by_id(node: Node) -> None:
     assert partitions(ask(node, 12, 0))[0].error_code == errors.UnknownTopicOrPartition.code
     assert partitions(ask(node, 13, 0))[0].error_code == errors.UnknownTopicId.code
     node.create()
@@ -66,7 +66,7 @@ def test_semantics_22_unknown_names_and_ids(node: Node) -> None:
     ]
 
 
-def test_semantics_17_out_of_range_is_an_error_and_the_end_is_not(node: Node) -> None:
+def test_semantics_17_a_fetch_beyond_the_log_end_is_out_of_range_and_at_the_end_is_empty(node: Node) -> None:
     node.create()
     node.append(b"a")
     [partition] = partitions(ask(node, 11, 2))
@@ -76,13 +76,13 @@ def test_semantics_17_out_of_range_is_an_error_and_the_end_is_not(node: Node) ->
     assert (partition.error_code, partition.records) == (0, b"")
 
 
-def test_semantics_18_batch_that_holds_the_offset_is_given_whole(node: Node) -> None:
+def test_semantics_18_a_fetch_returns_the_whole_batch_that_contains_the_offset(node: Node) -> None:
     node.create()
     node.append(b"a", b"b", b"c")
     assert values(partitions(ask(node, 11, 2))[0].records) == [b"a", b"b", b"c"]
 
 
-def test_semantics_21_epochs(node: Node) -> None:
+def test_semantics_21_a_fetch_reports_a_fenced_an_unknown_and_a_diverging_epoch(node: Node) -> None:
     node.create(epoch=5)
     node.append(b"a")
     for epoch, error in ((4, errors.FencedLeaderEpoch), (6, errors.UnknownLeaderEpoch)):
@@ -94,7 +94,7 @@ def test_semantics_21_epochs(node: Node) -> None:
     assert partition.records == b""
 
 
-def test_semantics_19_read_committed(node: Node) -> None:
+def test_semantics_19_read_committed_hides_an_open_transaction_and_lists_aborted_ones(node: Node) -> None:
     node.create()
     open_batch = batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     node.replicas.append(TP, open_batch, 1, NOW)
@@ -108,7 +108,7 @@ def test_semantics_19_read_committed(node: Node) -> None:
     assert partition.last_stable_offset == 3
 
 
-def test_unknown_topics_have_no_aborted_transactions_and_other_errors_say_nothing_of_them(node: Node) -> None:
+def test_aborted_transactions_are_null_for_an_offset_out_of_range_and_empty_for_an_unknown_topic(node: Node) -> None:
     node.create()
     [partition] = partitions(ask(node, 11, 9, isolation_level=1))
     assert partition.aborted_transactions is None
@@ -117,13 +117,13 @@ def test_unknown_topics_have_no_aborted_transactions_and_other_errors_say_nothin
     assert partition.aborted_transactions == []
 
 
-def test_unknown_isolation_level_closes_the_connection(node: Node) -> None:
+def test_a_fetch_with_an_unknown_isolation_level_closes_the_connection(node: Node) -> None:
     node.create()
     with pytest.raises(errors.InvalidRequest):
         ask(node, 11, 0, isolation_level=2)
 
 
-def test_response_is_no_larger_than_asked_for(node: Node) -> None:
+def test_a_fetch_response_stays_within_max_bytes(node: Node) -> None:
     node.create(partitions=2)
     for index in (0, 1):
         node.append(b"x" * 1000, index=index)
@@ -133,7 +133,7 @@ def test_response_is_no_larger_than_asked_for(node: Node) -> None:
     assert second.records == b""
 
 
-def test_partition_that_is_named_twice_is_read_once_as_named_last(node: Node) -> None:
+def test_a_fetch_that_names_a_partition_twice_reads_it_once_from_the_last_offset(node: Node) -> None:
     node.create()
     node.append(b"a")
     twice = request(0)
@@ -142,7 +142,7 @@ def test_partition_that_is_named_twice_is_read_once_as_named_last(node: Node) ->
     assert partition.records == b""
 
 
-def test_case_63_nobody_fetches_as_a_replica(node: Node) -> None:
+def test_case_63_a_client_cannot_fetch_as_a_replica(node: Node) -> None:
     node.create()
     node.append(b"a")
     [partition] = partitions(ask(node, 14, 0, replica_id=2))
@@ -153,7 +153,7 @@ def test_case_63_nobody_fetches_as_a_replica(node: Node) -> None:
     assert partition.error_code == errors.TopicAuthorizationFailed.code
 
 
-def test_followers_answer_from_version_11_on(node: Node) -> None:
+def test_a_follower_serves_fetches_from_version_11_on(node: Node) -> None:
     node.create()
     node.append(b"a")
     node.create(replicas=(1, 2), leader=2, epoch=1)
@@ -163,7 +163,7 @@ def test_followers_answer_from_version_11_on(node: Node) -> None:
     assert partition.error_code == 0
 
 
-def test_the_new_leader_is_returned_from_version_16_on(node: Node) -> None:
+def test_a_fetch_returns_the_new_leader_from_version_16_on(node: Node) -> None:
     node.create(replicas=(2, 3), leader=2, epoch=7)
     response = ask(node, 16, 0)
     [partition] = partitions(response)
@@ -175,7 +175,7 @@ def test_the_new_leader_is_returned_from_version_16_on(node: Node) -> None:
 # Waiting
 
 
-def test_fetch_waits_and_is_answered_by_the_append(node: Node) -> None:
+def test_a_fetch_at_the_log_end_waits_until_a_record_is_appended(node: Node) -> None:
     node.create()
     waiting = ask(node, 11, 0, max_wait_ms=10_000)
     assert isinstance(waiting, Waiting)
@@ -185,14 +185,14 @@ def test_fetch_waits_and_is_answered_by_the_append(node: Node) -> None:
     assert partition.high_watermark == 1
 
 
-def test_a_fetch_that_waited_without_success_returns_nothing(node: Node) -> None:
+def test_a_fetch_returns_no_records_if_nothing_is_appended_within_max_wait_ms(node: Node) -> None:
     node.create()
     response = node.run(ask(node, 11, 0, max_wait_ms=1))
     [partition] = partitions(response)
     assert (partition.records, partition.error_code) == (b"", 0)
 
 
-def test_fetch_of_a_closed_connection_leaves_no_trace(node: Node) -> None:
+def test_a_cancelled_fetch_leaves_nothing_in_the_purgatory(node: Node) -> None:
     node.create()
     waiting = ask(node, 11, 0, max_wait_ms=10_000)
     waiting.cancel()
@@ -210,7 +210,7 @@ def open_session(node: Node, *offsets: int, version: int = 12) -> int:
     return int(response.session_id)
 
 
-def test_semantics_20_incremental_response_carries_only_changes(node: Node) -> None:
+def test_semantics_20_an_incremental_fetch_response_contains_only_changed_partitions(node: Node) -> None:
     node.create(partitions=3)
     session = open_session(node, 0, 0, 0)
     node.append(b"a", index=1)
@@ -223,7 +223,7 @@ def test_semantics_20_incremental_response_carries_only_changes(node: Node) -> N
     assert partitions(node.ask(fetch, moved, 12)) == []
 
 
-def test_semantics_20_session_waits_for_any_of_its_partitions(node: Node) -> None:
+def test_semantics_20_an_append_to_any_partition_of_a_fetch_session_ends_its_wait(node: Node) -> None:
     node.create(partitions=3)
     session = open_session(node, 0, 0, 0)
     waiting = ask(node, 12, session_id=session, session_epoch=1, max_wait_ms=10_000)
@@ -231,7 +231,7 @@ def test_semantics_20_session_waits_for_any_of_its_partitions(node: Node) -> Non
     assert [p.partition_index for p in partitions(waiting.result())] == [2]
 
 
-def test_semantics_20_partitions_take_turns(node: Node) -> None:
+def test_semantics_20_the_partitions_of_a_fetch_session_take_turns_if_max_bytes_is_small(node: Node) -> None:
     node.create(partitions=3)
     for index in range(3):
         node.append(b"x" * 1000, index=index)
@@ -243,7 +243,7 @@ def test_semantics_20_partitions_take_turns(node: Node) -> None:
     assert order == [0, 1, 2, 0, 1, 2]
 
 
-def test_semantics_20_errors_of_sessions(node: Node) -> None:
+def test_semantics_20_a_fetch_with_a_wrong_session_id_session_epoch_or_version_is_refused(node: Node) -> None:
     node.create()
     session = open_session(node, 0)
     for fields, version, error in (
@@ -255,7 +255,7 @@ def test_semantics_20_errors_of_sessions(node: Node) -> None:
         assert (response.error_code, response.responses) == (error.code, [])
 
 
-def test_semantics_20_session_by_topic_id(node: Node) -> None:
+def test_semantics_20_a_fetch_session_works_with_topic_ids(node: Node) -> None:
     node.create()
     session = open_session(node, 0, version=17)
     node.append(b"a")
@@ -264,7 +264,7 @@ def test_semantics_20_session_by_topic_id(node: Node) -> None:
     assert values(partitions(response)[0].records) == [b"a"]
 
 
-def test_session_forgets_partitions(node: Node) -> None:
+def test_a_fetch_session_leaves_out_forgotten_partitions(node: Node) -> None:
     node.create(partitions=2)
     session = open_session(node, 0, 0)
     for index in (0, 1):
@@ -274,20 +274,20 @@ def test_session_forgets_partitions(node: Node) -> None:
     assert [p.partition_index for p in partitions(node.ask(fetch, forget, 12))] == [1]
 
 
-def test_before_version_7_there_are_no_sessions(node: Node) -> None:
+def test_a_fetch_before_version_7_begins_no_session(node: Node) -> None:
     node.create()
     assert ask(node, 6, 0).session_id == 0
     assert len(node.replicas.sessions) == 0
 
 
-def test_no_free_slot_is_no_error(make_node: Any) -> None:
+def test_a_fetch_without_a_free_session_slot_is_served_without_a_session(make_node: Any) -> None:
     node = make_node(settings={"max.incremental.fetch.session.cache.slots": 0})
     node.create()
     response = ask(node, 12, 0, session_epoch=0)
     assert (response.error_code, response.session_id) == (0, 0)
 
 
-def test_a_deleted_topic_in_a_session_is_reported(node: Node) -> None:
+def test_a_fetch_session_reports_a_deleted_topic(node: Node) -> None:
     node.create()
     session = open_session(node, 0, version=17)
     node.delete()

@@ -59,7 +59,9 @@ def filled(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
-def test_many_partitions_are_answered_like_few(node: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_of_many_partitions_gets_the_same_answer_in_several_turns_as_in_one(
+    node: Node, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(node)
     asked = request(*[0] * (MANY + 2))  # two that are not there
     asked.topics += request(0, 0, topic="unknown").topics
@@ -70,7 +72,7 @@ def test_many_partitions_are_answered_like_few(node: Node, version: int, monkeyp
     assert node.connection.held == 0
 
 
-def test_a_session_of_many_partitions_returns_only_changes(node: Node) -> None:
+def test_a_fetch_session_of_many_partitions_returns_only_changed_ones(node: Node) -> None:
     filled(node)
     session = node.ask(fetch, request(*[0] * MANY, session_epoch=0), 12)
     assert len(partitions(session)) == MANY
@@ -92,7 +94,7 @@ def begun(node: Node, asked: Any) -> asyncio.Task[Any]:
     return node.run(begin())  # type: ignore[no-any-return]
 
 
-def test_many_wait_and_are_answered_by_an_append(node: Node) -> None:
+def test_a_fetch_of_many_partitions_waits_until_a_record_is_appended(node: Node) -> None:
     node.create(partitions=MANY)
     task = begun(node, request(*[0] * MANY, max_wait_ms=60_000))
     assert node.connection.held == 0
@@ -100,7 +102,7 @@ def test_many_wait_and_are_answered_by_an_append(node: Node) -> None:
     assert [row[2] for row in told(node.run(task)) if row[5]] == [5]
 
 
-def test_a_fetch_of_many_that_is_given_up_leaves_no_trace(node: Node) -> None:
+def test_a_cancelled_fetch_of_many_partitions_leaves_nothing_in_the_purgatory(node: Node) -> None:
     node.create(partitions=MANY)
     task = begun(node, request(*[0] * MANY, max_wait_ms=60_000))
     task.cancel()
@@ -115,7 +117,7 @@ async def nobody_waits(node: Node) -> None:
     await until_async(lambda: not len(node.replicas.purgatory))
 
 
-def test_a_fetch_of_many_that_is_given_up_while_it_begins_to_wait_leaves_no_trace(node: Node) -> None:
+def test_a_fetch_cancelled_while_it_begins_to_wait_for_many_partitions_leaves_nothing_behind(node: Node) -> None:
     node.create(partitions=MANY)
 
     async def give_up() -> None:
@@ -131,7 +133,9 @@ def test_a_fetch_of_many_that_is_given_up_while_it_begins_to_wait_leaves_no_trac
     assert node.connection.held == 0
 
 
-def test_every_step_of_a_fetch_of_many_takes_several_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_of_a_fetch_of_many_partitions_takes_several_turns(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The steps: begin to wait, end the wait, report changes, change a session, refuse."""
     node.create(partitions=MANY)
     turn = [0]
@@ -175,7 +179,9 @@ def test_every_step_of_a_fetch_of_many_takes_several_turns(node: Node, monkeypat
     assert max(done.values()) <= 4, done.most_common(3)
 
 
-def test_the_partitions_that_waiting_fetches_watch_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_partitions_that_waiting_fetches_watch_is_limited(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one that has waited longest is answered; a fetch of few does not count."""
     monkeypatch.setattr(purgatory, "MOST_WATCHED", 2 * MANY)
     node.create(partitions=MANY)
@@ -192,7 +198,7 @@ def test_the_partitions_that_waiting_fetches_watch_are_limited(node: Node, monke
     node.run(nobody_waits(node))
 
 
-def test_records_appended_between_two_turns_end_the_fetch(node: Node) -> None:
+def test_a_record_appended_between_two_turns_of_a_fetch_ends_its_wait(node: Node) -> None:
     node.create(partitions=MANY)
     session = node.ask(fetch, request(*[0] * MANY, session_epoch=0), 12).session_id
     again = request(session_id=session, session_epoch=1, max_wait_ms=60_000)
@@ -205,7 +211,7 @@ def test_records_appended_between_two_turns_end_the_fetch(node: Node) -> None:
     assert [row[2] for row in told(node.run(ask())) if row[5]] == [0]
 
 
-def test_others_are_served_between_two_turns(node: Node) -> None:
+def test_other_tasks_run_between_the_turns_of_a_fetch_of_many_partitions(node: Node) -> None:
     node.create(partitions=MANY)
     rounds: list[int] = []
 
@@ -215,12 +221,12 @@ def test_others_are_served_between_two_turns(node: Node) -> None:
     assert len(partitions(response)) == MANY
 
 
-def test_errors_of_partitions_leave_nothing_to_the_garbage_collector(node: Node) -> None:
+def test_a_fetch_of_unknown_partitions_leaves_nothing_to_the_garbage_collector(node: Node) -> None:
     with leaves_nothing(PartitionRead):
         node.ask(fetch, request(*[0] * MANY), 12)
 
 
-def test_the_partitions_that_sessions_remember_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_partitions_in_fetch_sessions_is_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session, "MOST_PARTITIONS", MANY + 2)
     node.create(partitions=MANY)
     sessions = node.replicas.sessions

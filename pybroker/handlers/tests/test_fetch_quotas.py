@@ -27,7 +27,7 @@ def told(response: Any) -> tuple[int, list[int]]:
     return response.throttle_time_ms, [len(values(each.records)) for each in partitions(response)]
 
 
-def test_a_fetch_within_its_quota_is_answered_as_without_one(node: Node) -> None:
+def test_a_fetch_within_its_quota_is_answered_as_without_a_quota(node: Node) -> None:
     node.create()
     node.append(VALUE)
     limit(node, 1000)
@@ -36,7 +36,7 @@ def test_a_fetch_within_its_quota_is_answered_as_without_one(node: Node) -> None
     assert told(ask(node, 12, 0)) == (0, [1])
 
 
-def test_a_fetch_of_too_much_is_empty_and_costs_nothing(node: Node) -> None:
+def test_a_fetch_over_its_quota_returns_no_records_and_uses_no_quota(node: Node) -> None:
     node.create()
     for _ in range(10):
         node.append(VALUE)
@@ -51,7 +51,7 @@ def test_a_fetch_of_too_much_is_empty_and_costs_nothing(node: Node) -> None:
     assert told(ask(node, 12, 0)) == (0, [9])
 
 
-def test_a_batch_over_the_whole_quota_is_sent_and_throttled(node: Node) -> None:
+def test_a_batch_larger_than_the_quota_is_returned_and_throttles_its_client(node: Node) -> None:
     node.create()
     node.append(VALUE * 20)
     limit(node, 1000)
@@ -61,7 +61,7 @@ def test_a_batch_over_the_whole_quota_is_sent_and_throttled(node: Node) -> None:
     assert told(ask(node, 12, 0))[1] == []
 
 
-def test_a_session_returns_later_what_it_could_not_return_before(node: Node) -> None:
+def test_a_fetch_session_returns_records_later_that_the_quota_held_back(node: Node) -> None:
     node.create()
     node.append(VALUE * 8)
     limit(node, 1000)
@@ -77,7 +77,7 @@ def test_a_session_returns_later_what_it_could_not_return_before(node: Node) -> 
     assert ask(node, 12, session_epoch=2, **session).error_code == errors.InvalidFetchSessionEpoch.code
 
 
-def test_a_first_fetch_of_too_much_begins_no_session(node: Node) -> None:
+def test_a_fetch_over_its_quota_begins_no_session(node: Node) -> None:
     node.create()
     node.append(VALUE * 9)
     limit(node, 1000)
@@ -103,7 +103,7 @@ async def ask_many(node: Node, offsets: list[int]) -> Any:
     return await fetch.handle(request(*offsets), node.call(12))
 
 
-def test_a_follower_has_no_quota(node: Node) -> None:
+def test_the_fetches_of_a_follower_are_not_throttled(node: Node) -> None:
     node.create()
     node.append(VALUE)
     limit(node, 1)

@@ -91,20 +91,20 @@ def test_the_coordinator_of_a_group_is_the_leader_of_its_partition(
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "broker1", 9092)
 
 
-def test_several_groups_have_their_own_coordinators(node: Node) -> None:
+def test_find_coordinator_finds_the_coordinators_of_several_groups_at_once(node: Node) -> None:
     node.offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2), epoch=1)
     response = ask(node, FindCoordinator, 4, coordinator_keys=["g", "h"])
     assert [(each.key, each.port) for each in response.coordinators] == [("g", 9093), ("h", 9093)]
 
 
 @pytest.mark.parametrize(("key_type", "code"), [(2, 42), (9, 42)])
-def test_there_are_coordinators_of_groups_and_transactions_only(node: Node, key_type: int, code: int) -> None:
+def test_find_coordinator_refuses_a_key_type_that_has_no_coordinator(node: Node, key_type: int, code: int) -> None:
     response = ask(node, FindCoordinator, 4, coordinator_keys=["x"], key_type=key_type)
     [found] = response.coordinators
     assert (found.error_code, found.node_id, found.port) == (code, -1, -1)
 
 
-def test_a_partition_without_leader_has_no_coordinator(node: Node) -> None:
+def test_a_group_whose_partition_has_no_leader_has_no_coordinator(node: Node) -> None:
     node.offsets_topic(leader=-1, epoch=1)
     assert ask(node, FindCoordinator, 3, key="g").error_code == errors.CoordinatorNotAvailable.code
 
@@ -125,17 +125,17 @@ class Controller:
         return self.topic
 
 
-def test_the_first_search_makes_the_offsets_topic(node: Node) -> None:
+def test_the_first_find_coordinator_creates_the_offsets_topic(node: Node) -> None:
     Controller(node)
     assert ask(node, FindCoordinator, 3, key="g").node_id == 1
 
 
-def test_an_offsets_topic_that_cannot_be_made_means_no_coordinator(node: Node) -> None:
+def test_find_coordinator_fails_if_the_offsets_topic_cannot_be_created(node: Node) -> None:
     Controller(node).refuses = True
     assert ask(node, FindCoordinator, 3, key="g").error_code == errors.CoordinatorNotAvailable.code
 
 
-def test_a_group_is_in_the_partition_that_kafka_puts_it_in(node: Node) -> None:
+def test_a_group_belongs_to_the_same_partition_as_in_kafka(node: Node) -> None:
     assert node.groups.partition_of("g") == partition_for("g", 3) == 103 % 3
 
 
@@ -143,7 +143,7 @@ def test_a_group_is_in_the_partition_that_kafka_puts_it_in(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_version_of_a_join_leads_to_a_generation(node: Node, version: int) -> None:
+def test_a_member_joins_syncs_and_leaves_a_group_in_every_version(node: Node, version: int) -> None:
     protocol = JoinGroup.Request.JoinGroupRequestProtocol(name="range", metadata=b"m")
     fields: dict[str, Any] = {
         "group_id": "g",
@@ -176,13 +176,13 @@ def test_every_version_of_a_join_leads_to_a_generation(node: Node, version: int)
     assert ask(node, DeleteGroups, min(version, 2), groups_names=["g"]).results[0].error_code == 0
 
 
-def test_a_sync_must_name_the_protocol_since_version_5(node: Node) -> None:
+def test_a_sync_group_request_must_name_the_protocol_from_version_5_on(node: Node) -> None:
     refused = ask(node, SyncGroup, 5, group_id="g", generation_id=1, member_id="m")
     assert refused.error_code == errors.InconsistentGroupProtocol.code
 
 
 @pytest.mark.parametrize("api", [JoinGroup, SyncGroup, Heartbeat, LeaveGroup])
-def test_a_group_with_members_needs_a_group_id(node: Node, api: Api) -> None:
+def test_a_member_cannot_use_an_empty_group_id(node: Node, api: Api) -> None:
     assert ask(node, api, 3, group_id="").error_code == errors.InvalidGroupId.code
 
 
@@ -198,7 +198,7 @@ def test_leaving_a_group_that_does_not_exist_fails_for_each_member(node: Node) -
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_every_version_fetches_committed_offsets(node: Node, version: int) -> None:
+def test_every_version_of_offset_fetch_returns_committed_offsets(node: Node, version: int) -> None:
     assert outcomes(commit(node, version, "t", 0, 3)) == {0: 0, 3: 0}
     for fetch_version in range(1, 8):
         topics = [
@@ -210,7 +210,7 @@ def test_every_version_fetches_committed_offsets(node: Node, version: int) -> No
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_an_error_of_the_group_is_each_partitions_too(node: Node, version: int) -> None:
+def test_an_offset_fetch_repeats_an_error_of_the_group_for_each_partition(node: Node, version: int) -> None:
     """aiokafka took a partition that was left out for one that was never committed, and read it from its beginning."""
     node.groups.close()
     topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[3, 1])]
@@ -221,7 +221,7 @@ def test_an_error_of_the_group_is_each_partitions_too(node: Node, version: int) 
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_offsets_of_several_groups_are_fetched_at_once(node: Node, version: int) -> None:
+def test_offsets_of_several_groups_are_fetched_in_one_request(node: Node, version: int) -> None:
     commit(node)
     asked = OffsetFetch.Request.OffsetFetchRequestTopics(partition_indexes=[0])
     unknown = OffsetFetch.Request.OffsetFetchRequestTopics(partition_indexes=[0])
@@ -247,7 +247,7 @@ def test_offsets_of_several_groups_are_fetched_at_once(node: Node, version: int)
     assert told == [[(-1, unknown_id), (10, 0)], [(-1, 0)], [(10, 0)]]
 
 
-def test_a_topic_without_id_is_left_out_if_ids_are_returned(node: Node) -> None:
+def test_an_offset_fetch_with_topic_ids_leaves_out_a_topic_that_does_not_exist(node: Node) -> None:
     commit(node)
     node.run(node.commit(5, partition=1))
     node.publish_without("t")
@@ -256,7 +256,7 @@ def test_a_topic_without_id_is_left_out_if_ids_are_returned(node: Node) -> None:
     assert len(ask(node, OffsetFetch, 9, groups=[group]).groups[0].topics) == 1
 
 
-def test_partitions_that_do_not_exist_cannot_be_committed(node: Node) -> None:
+def test_offsets_of_partitions_that_do_not_exist_cannot_be_committed(node: Node) -> None:
     assert outcomes(commit(node, 9, "t", 0, 4, -1)) == {0: 0, 4: 3, -1: 3}
     assert outcomes(commit(node, 9, "u")) == {0: errors.UnknownTopicOrPartition.code}
     assert outcomes(commit(node, 10, "u")) == {0: errors.UnknownTopicId.code}
@@ -267,7 +267,7 @@ def test_a_commit_of_an_unknown_member_fails_for_each_partition(node: Node) -> N
     assert outcomes(refused) == {0: errors.IllegalGeneration.code, 4: 3}
 
 
-def test_without_a_coordinator_a_fetch_returns_the_error_as_its_version_can(node: Node) -> None:
+def test_an_offset_fetch_from_the_wrong_broker_returns_not_coordinator_where_its_version_allows(node: Node) -> None:
     node.offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2), epoch=1)
     topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
     first = ask(node, OffsetFetch, 1, group_id="g", topics=topics)
@@ -277,7 +277,7 @@ def test_without_a_coordinator_a_fetch_returns_the_error_as_its_version_can(node
     assert ask(node, OffsetFetch, 8, groups=[group]).groups[0].error_code == errors.NotCoordinator.code
 
 
-def test_offsets_are_deleted_one_by_one(node: Node) -> None:
+def test_offset_delete_returns_a_result_per_partition_and_refuses_an_unknown_group(node: Node) -> None:
     commit(node, 9, "t", 0, 1)
     topic = OffsetDelete.Request.OffsetDeleteRequestTopic
     asked = OffsetDelete.Request.OffsetDeleteRequestPartition
@@ -309,14 +309,14 @@ def hold(node: Node, version: int, *indexes: int, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_offsets_are_held_by_a_transaction_and_partitions_that_do_not_exist_refused(
+def test_txn_offset_commit_holds_offsets_back_and_refuses_unknown_partitions(
     node: Node, version: int
 ) -> None:
     assert outcomes(hold(node, version, 0, 4)) == {0: 0, 4: 3}
     assert node.committed() == {}
 
 
-def test_offsets_are_held_by_the_id_of_a_topic(node: Node) -> None:
+def test_txn_offset_commit_accepts_topic_ids_and_refuses_unknown_ones(node: Node) -> None:
     asked = TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition
     topic = TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic
     ids = (node.metadata.image.topics["t"].id, topic_id("t", 1))
@@ -327,11 +327,11 @@ def test_offsets_are_held_by_the_id_of_a_topic(node: Node) -> None:
     assert [each.partitions[0].error_code for each in answer.topics] == [0, errors.UnknownTopicId.code]
 
 
-def test_a_transaction_of_no_group_is_invalid(node: Node) -> None:
+def test_txn_offset_commit_refuses_an_empty_group_id(node: Node) -> None:
     assert outcomes(hold(node, 3, 0, group_id="")) == {0: errors.InvalidGroupId.code}
 
 
-def test_semantics_32_unstable_offsets_are_an_error_if_stable_ones_are_required(node: Node) -> None:
+def test_semantics_32_an_offset_fetch_that_requires_stable_offsets_refuses_unstable_ones(node: Node) -> None:
     hold(node, 5, 0)
     topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
     single = ask(node, OffsetFetch, 7, group_id="g", topics=topics, require_stable=True)
@@ -345,7 +345,7 @@ def test_semantics_32_unstable_offsets_are_an_error_if_stable_ones_are_required(
     assert outcomes(answered) == {0: 0, 1: 0}
 
 
-def test_an_offset_of_a_former_topic_of_that_name_does_not_count(node: Node) -> None:
+def test_a_recreated_topic_has_no_committed_offsets_of_its_predecessor(node: Node) -> None:
     commit(node, 10)
     gone = node.metadata.image.topics["t"]
     node.publish_without("t")
@@ -363,12 +363,12 @@ def test_an_offset_of_a_former_topic_of_that_name_does_not_count(node: Node) -> 
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, 0), (5, 0), (6, 69)])
-def test_semantics_33_an_unknown_group_is_dead(node: Node, version: int, code: int) -> None:
+def test_semantics_33_an_unknown_group_is_described_as_dead(node: Node, version: int, code: int) -> None:
     [group] = ask(node, DescribeGroups, version, groups=["nobody"]).groups
     assert (group.group_state, group.error_code) == ("Dead", code)
 
 
-def test_authorized_operations_are_told_to_any_client_that_asks(node: Node) -> None:
+def test_describe_groups_returns_authorized_operations_only_on_request(node: Node) -> None:
     commit(node)
     fields = {"groups": ["g"], "include_authorized_operations": True}
     assert ask(node, DescribeGroups, 3, **fields).groups[0].authorized_operations == 3400
@@ -396,7 +396,7 @@ def test_groups_are_listed_by_state_and_type(
     ] * count
 
 
-def test_deleting_groups_tells_each_outcome(node: Node) -> None:
+def test_delete_groups_returns_a_result_for_each_group(node: Node) -> None:
     commit(node)
     response = ask(node, DeleteGroups, 2, groups_names=["g", "h", ""])
     assert [each.error_code for each in response.results] == [0, 69, 69]

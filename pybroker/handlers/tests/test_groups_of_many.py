@@ -101,7 +101,7 @@ def everything(node: Node) -> list[Any]:
     return [first, *fetched, hold(node), forget(node), fetch(node, 7)]
 
 
-def test_offsets_are_committed_fetched_and_forgotten_part_by_part_as_in_one(
+def test_requests_for_many_offsets_get_the_same_answer_in_several_parts_as_in_one(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = everything(node)
@@ -113,7 +113,7 @@ def test_offsets_are_committed_fetched_and_forgotten_part_by_part_as_in_one(
     assert [topic.name for topic in whole[0].topics] == ["t", "empty", "none", "u"]
 
 
-def test_an_error_in_one_part_is_the_answer_for_the_whole_group(
+def test_an_error_in_one_part_of_an_offset_fetch_is_the_answer_for_the_whole_group(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients took what stood in the answer for all that was committed."""
@@ -140,7 +140,7 @@ def test_an_error_in_one_part_is_the_answer_for_the_whole_group(
     assert {each.error_code for topic in refused.topics for each in topic.partitions} == {errors.NotCoordinator.code}
 
 
-def test_a_group_error_is_the_only_answer_to_a_deletion_of_offsets(node: Node) -> None:
+def test_an_offset_delete_of_an_unknown_group_returns_only_the_error_of_the_group(node: Node) -> None:
     response = forget(node)
     assert (response.error_code, response.topics) == (errors.GroupIdNotFound.code, [])
 
@@ -154,7 +154,9 @@ def test_a_group_error_is_the_only_answer_to_a_deletion_of_offsets(node: Node) -
     ],
     ids=["DescribeGroups", "FindCoordinator", "DeleteGroups"],
 )
-def test_many_groups_have_turns_of_their_own(node: Node, api: Any, version: int, fields: Any) -> None:
+def test_each_group_of_a_long_request_is_served_in_its_own_turn(
+    node: Node, api: Any, version: int, fields: Any
+) -> None:
     def scenario() -> Any:
         commit(node)
         node.turns.count = 0
@@ -166,7 +168,7 @@ def test_many_groups_have_turns_of_their_own(node: Node, api: Any, version: int,
     assert scenario() == told
 
 
-def test_many_members_leave_in_several_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_members_leave_a_group_in_several_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leave_group, "_MEMBERS_AT_ONCE", 2)
     members = [LeaveGroup.Request.MemberIdentity(member_id=f"m{number}") for number in range(5)]
     response = ask(node, LeaveGroup, 4, group_id="g", members=members)
@@ -178,7 +180,7 @@ def test_many_members_leave_in_several_turns(node: Node, monkeypatch: pytest.Mon
     assert ask(node, LeaveGroup, 4, group_id="", members=members).error_code == errors.InvalidGroupId.code
 
 
-def test_a_part_of_a_commit_is_as_large_as_a_wait_for_other_replicas_is_worth(
+def test_an_offset_commit_of_many_partitions_is_written_in_parts_of_500(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The defect: three brokers did not answer an OffsetCommit of 10,000 partitions in 20 s, because each waited."""
@@ -200,7 +202,7 @@ def test_a_part_of_a_commit_is_as_large_as_a_wait_for_other_replicas_is_worth(
     assert (sizes[3:], held[3:]) == ([500], [0]), "what is one write does not hold its connection"
 
 
-def test_markers_of_many_partitions_are_written_part_by_part(node: Node) -> None:
+def test_transaction_markers_of_many_partitions_are_written_in_parts(node: Node) -> None:
     """WriteTxnMarkers of 25,000 was not answered in 20 s by three brokers, when each waited for itself."""
     written: list[tuple[int, int]] = []
 
@@ -223,7 +225,7 @@ def test_markers_of_many_partitions_are_written_part_by_part(node: Node) -> None
         assert [each.error_code for each in marker.topics[1].partitions[-2:]] == [0, errors.NotLeaderOrFollower.code]
 
 
-def test_the_timeout_of_a_request_is_that_of_all_its_parts(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_of_delete_records_covers_all_its_parts(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred parts waited a hundred times as long."""
     left: list[int] = []
     monkeypatch.setattr(delete_records, "WAITING_AT_ONCE", 2)

@@ -72,7 +72,7 @@ def asked(nodes: Nodes, handler: object, request: Callable[[int], object], versi
     return found
 
 
-def test_list_offsets_of_all(nodes: Nodes) -> None:
+def test_the_work_of_list_offsets_grows_in_proportion_to_the_partitions(nodes: Nodes) -> None:
     kind = ListOffsets.Request
 
     def request(partitions: int) -> ListOffsets.Request:
@@ -82,11 +82,11 @@ def test_list_offsets_of_all(nodes: Nodes) -> None:
     assert_grows_slowly(*asked(nodes, list_offsets, request, 7))
 
 
-def test_a_fetch_of_all(nodes: Nodes) -> None:
+def test_the_work_of_a_fetch_grows_in_proportion_to_the_partitions(nodes: Nodes) -> None:
     assert_grows_slowly(*asked(nodes, fetch, lambda partitions: fetching(*[0] * partitions, session_epoch=-1), 12))
 
 
-def test_a_fetch_of_a_session_with_nothing_new(nodes: Nodes) -> None:
+def test_the_work_of_an_empty_incremental_fetch_grows_in_proportion_to_the_partitions(nodes: Nodes) -> None:
     found = []
     for partitions, node in nodes.items():
         session = node.ask(fetch, fetching(*[0] * partitions, session_epoch=0), 12).session_id
@@ -98,11 +98,13 @@ def test_a_fetch_of_a_session_with_nothing_new(nodes: Nodes) -> None:
     assert_grows_slowly(*found)
 
 
-def test_a_description_of_all_logs(nodes: Nodes) -> None:
+def test_the_work_of_describe_log_dirs_grows_in_proportion_to_the_partitions(nodes: Nodes) -> None:
     assert_grows_slowly(*asked(nodes, describe_log_dirs, lambda _: DescribeLogDirs.Request(topics=None), 4))
 
 
-def test_logs_are_made_and_deleted(make_node: Callable[..., Node]) -> None:
+def test_the_work_to_create_and_delete_logs_grows_in_proportion_to_the_partitions(
+    make_node: Callable[..., Node]
+) -> None:
     node = make_node()
     made, deleted = [], []
     for partitions in (FEW, MANY):
@@ -135,7 +137,9 @@ def finishing_of(ask: Administration) -> asyncio.Task[None]:
 
 
 @pytest.mark.parametrize("topics", [one_topic, topics_of_one])
-def test_the_metadata_of_all_and_what_a_controller_does_for_topics(topics: Callable[[int], list[Creatable]]) -> None:
+def test_the_work_for_topics_and_their_metadata_grows_in_proportion_to_the_partitions(
+    topics: Callable[[int], list[Creatable]]
+) -> None:
     found: dict[str, list[int]] = {"made": [], "told": [], "deleted": []}
 
     async def scenario(ask: Administration) -> None:

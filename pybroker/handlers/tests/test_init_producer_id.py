@@ -23,7 +23,7 @@ def test_every_producer_gets_an_id_of_its_own(node: Node, version: int) -> None:
     assert [ask(node, version) for _ in range(3)] == [(0, 1000 + n, 0) for n in range(3)]
 
 
-def test_producer_that_has_an_id_gets_a_new_one(node: Node) -> None:
+def test_a_producer_that_already_has_an_id_gets_a_new_one(node: Node) -> None:
     assert ask(node, producer_id=55, producer_epoch=3) == (0, 1000, 0)
 
 

@@ -45,7 +45,7 @@ def fill(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_ends_in_every_version(node: Node, version: int) -> None:
+def test_every_version_of_list_offsets_finds_the_earliest_and_the_latest_offset(node: Node, version: int) -> None:
     fill(node)
     assert found(ask(node, LATEST, version)) == (6, -1, 4)
     assert found(ask(node, EARLIEST, version)) == (0, -1, 4)
@@ -61,19 +61,19 @@ def test_ends_in_every_version(node: Node, version: int) -> None:
         (3002, (-1, -1, -1)),
     ],
 )
-def test_semantics_24_first_record_as_new_as_the_timestamp(
+def test_semantics_24_a_timestamp_finds_the_first_record_that_is_at_least_as_new(
     node: Node, timestamp: int, expected: tuple[int, int, int]
 ) -> None:
     fill(node)
     assert found(ask(node, timestamp)) == expected
 
 
-def test_semantics_24_greatest_timestamp(node: Node) -> None:
+def test_semantics_24_max_timestamp_finds_the_record_with_the_greatest_timestamp(node: Node) -> None:
     fill(node)
     assert found(ask(node, MAX_TIMESTAMP)) == (4, 3001, 4)
 
 
-def test_semantics_24_empty_log(node: Node) -> None:
+def test_semantics_24_an_empty_log_begins_and_ends_at_zero_and_has_no_timestamp(node: Node) -> None:
     node.create()
     assert found(ask(node, MAX_TIMESTAMP)) == (-1, -1, -1)
     assert found(ask(node, 0)) == (-1, -1, -1)
@@ -81,7 +81,7 @@ def test_semantics_24_empty_log(node: Node) -> None:
     assert found(ask(node, EARLIEST))[0] == 0
 
 
-def test_semantics_24_tiers(node: Node) -> None:
+def test_semantics_24_every_record_is_local_and_none_is_in_tiered_storage(node: Node) -> None:
     fill(node)
     assert found(ask(node, LOCAL)) == (0, -1, 4)
     assert found(ask(node, TIERED)) == (-1, -1, -1)
@@ -92,12 +92,14 @@ def test_semantics_24_tiers(node: Node) -> None:
     ("timestamp", "version"),
     [(MAX_TIMESTAMP, 6), (LOCAL, 7), (TIERED, 8), (PENDING, 10), (-7, 11), (-(1 << 63), 11)],
 )
-def test_special_timestamps_belong_to_versions(node: Node, timestamp: int, version: int) -> None:
+def test_list_offsets_refuses_a_special_timestamp_that_its_version_does_not_have(
+    node: Node, timestamp: int, version: int
+) -> None:
     fill(node)
     assert ask(node, timestamp, version).error_code == errors.UnsupportedVersion.code
 
 
-def test_semantics_24_latest_of_read_committed_is_the_last_stable_offset(node: Node) -> None:
+def test_semantics_24_the_latest_offset_for_read_committed_is_the_last_stable_offset(node: Node) -> None:
     fill(node)
     records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     node.replicas.append(TP, records, 1, NOW)
@@ -107,7 +109,7 @@ def test_semantics_24_latest_of_read_committed_is_the_last_stable_offset(node: N
     assert found(ask(node, NOW, isolation=0))[0] == 6
 
 
-def test_a_transaction_open_at_the_leaders_start_hides_no_committed_records(node: Node) -> None:
+def test_a_transaction_that_is_open_when_a_leader_starts_hides_no_committed_records(node: Node) -> None:
     fill(node)
     records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     node.replicas.append(TP, records, 1, NOW)
@@ -115,7 +117,7 @@ def test_a_transaction_open_at_the_leaders_start_hides_no_committed_records(node
     assert found(ask(node, LATEST, isolation=1))[0] == 6
 
 
-def test_records_beyond_the_high_watermark_are_for_replicas_only(node: Node) -> None:
+def test_only_replicas_find_records_beyond_the_high_watermark(node: Node) -> None:
     node.create(replicas=(1, 2), epoch=1)
     node.append(b"a")
     assert found(ask(node, LATEST))[0] == 0
@@ -123,21 +125,21 @@ def test_records_beyond_the_high_watermark_are_for_replicas_only(node: Node) -> 
     assert found(ask(node, LATEST, replica=2))[0] == 1
 
 
-def test_deleted_records_are_not_found(node: Node) -> None:
+def test_list_offsets_does_not_find_deleted_records(node: Node) -> None:
     fill(node)
     node.replicas.partition(TP).delete_records(2)
     assert found(ask(node, EARLIEST))[0] == 2
     assert found(ask(node, 0)) == (2, 1002, 4)
 
 
-def test_semantics_21_epochs(node: Node) -> None:
+def test_semantics_21_list_offsets_refuses_an_old_and_an_unknown_leader_epoch(node: Node) -> None:
     fill(node)
     assert found(ask(node, LATEST, epoch=4))[0] == 6
     assert ask(node, LATEST, epoch=3).error_code == errors.FencedLeaderEpoch.code
     assert ask(node, LATEST, epoch=5).error_code == errors.UnknownLeaderEpoch.code
 
 
-def test_new_leader_that_knows_too_little_says_so(node: Node) -> None:
+def test_a_new_leader_that_does_not_know_the_high_watermark_yet_refuses_list_offsets(node: Node) -> None:
     node.create(replicas=(1, 2), epoch=1)
     node.append(b"a")
     node.create(replicas=(1, 2), epoch=2)
@@ -145,12 +147,12 @@ def test_new_leader_that_knows_too_little_says_so(node: Node) -> None:
     assert ask(node, LATEST, 4).error_code == errors.LeaderNotAvailable.code
 
 
-def test_partition_named_twice_is_refused(node: Node) -> None:
+def test_list_offsets_refuses_a_partition_that_is_named_twice(node: Node) -> None:
     fill(node)
     assert ask(node, LATEST, times=2).error_code == errors.InvalidRequest.code
 
 
-def test_unknown_partition_and_other_leader(node: Node) -> None:
+def test_list_offsets_refuses_an_unknown_partition_and_one_that_another_broker_leads(node: Node) -> None:
     assert ask(node, LATEST).error_code == errors.UnknownTopicOrPartition.code
     node.create(leader=2, replicas=(1, 2), epoch=1)
     assert ask(node, LATEST).error_code == errors.NotLeaderOrFollower.code

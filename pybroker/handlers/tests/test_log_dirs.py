@@ -39,7 +39,7 @@ def alter(node: Node, path: str, topic: str = "t", index: int = 0) -> int:
     return int(response.results[0].partitions[0].error_code)
 
 
-def test_every_dir_with_its_partitions_and_their_sizes(make_node: MakeNode) -> None:
+def test_describe_log_dirs_returns_every_dir_with_its_partitions_and_their_sizes(make_node: MakeNode) -> None:
     node = make_node(dirs=2)
     node.create(partitions=3)
     node.append(b"a")
@@ -52,7 +52,7 @@ def test_every_dir_with_its_partitions_and_their_sizes(make_node: MakeNode) -> N
     assert everywhere["t", 0].offset_lag == 0
 
 
-def test_filter_chooses_partitions(node: Node) -> None:
+def test_describe_log_dirs_returns_only_the_requested_partitions(node: Node) -> None:
     node.create(partitions=3)
     node.create("u")
     topic = DescribeLogDirs.Request.DescribableLogDirTopic(topic="t", partitions=[1, 9])
@@ -61,7 +61,7 @@ def test_filter_chooses_partitions(node: Node) -> None:
     assert describe(node, []) == {node.paths[0]: {}}
 
 
-def test_many_replicas_are_described_in_several_turns_as_few_are(make_node: MakeNode) -> None:
+def test_describe_log_dirs_gives_the_same_answer_in_several_turns_as_in_one(make_node: MakeNode) -> None:
     node = make_node(dirs=2)
     node.create(partitions=7)
     topic = DescribeLogDirs.Request.DescribableLogDirTopic(topic="t", partitions=[6, 1, 9])
@@ -72,7 +72,7 @@ def test_many_replicas_are_described_in_several_turns_as_few_are(make_node: Make
     assert node.connection.held == 0
 
 
-def test_space_of_the_volume(node: Node) -> None:
+def test_describe_log_dirs_returns_the_total_and_usable_bytes_of_the_volume(node: Node) -> None:
     response = node.ask(describe_log_dirs, DescribeLogDirs.Request(topics=None), 4)
     [result] = response.results
     assert 0 < result.usable_bytes <= result.total_bytes
@@ -86,7 +86,7 @@ def test_case_11_an_offline_dir_is_reported(make_node: MakeNode) -> None:
     assert codes == {node.paths[0]: errors.KafkaStorageError.code, node.paths[1]: 0}
 
 
-def test_a_replica_moves_and_its_progress_is_visible(make_node: MakeNode) -> None:
+def test_describe_log_dirs_shows_a_replica_as_future_while_it_moves(make_node: MakeNode) -> None:
     node = make_node(dirs=2)
     partition = node.create()
     node.append(b"a")
@@ -99,7 +99,9 @@ def test_a_replica_moves_and_its_progress_is_visible(make_node: MakeNode) -> Non
 
 
 @pytest.mark.parametrize("dirs", [1, 2])
-def test_replica_that_cannot_be_moved(make_node: MakeNode, dirs: int) -> None:
+def test_alter_replica_log_dirs_refuses_an_unknown_dir_an_unknown_replica_and_an_offline_dir(
+    make_node: MakeNode, dirs: int
+) -> None:
     node = make_node(dirs=dirs)
     node.create()
     assert alter(node, "/nowhere") == errors.LogDirNotFound.code

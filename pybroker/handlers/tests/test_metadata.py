@@ -41,7 +41,7 @@ async def with_topics(ask: Administration, **partitions: int) -> None:
     )
 
 
-def test_null_means_all_topics_and_an_empty_list_none_except_in_version_0() -> None:
+def test_a_null_topic_list_means_all_topics_and_an_empty_list_none_except_in_version_0() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=1, b=2)
         for version in range(1, 14):
@@ -78,7 +78,7 @@ def test_clients_get_the_address_that_they_connected_to() -> None:
     run(scenario)
 
 
-def test_a_missing_topic_is_made_before_the_reply() -> None:
+def test_a_metadata_request_creates_a_missing_topic_before_the_answer() -> None:
     async def scenario(ask: Administration) -> None:
         [topic] = (await ask(Metadata, 9, asking("new"))).topics
         assert (topic.error_code, len(topic.partitions)) == (0, 3)
@@ -89,7 +89,7 @@ def test_a_missing_topic_is_made_before_the_reply() -> None:
     run(scenario, {"num.partitions": "3"})
 
 
-def test_a_topic_that_a_client_has_created_by_asking_is_logged_once_with_the_client(
+def test_an_auto_created_topic_is_logged_once_with_its_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(ask: Administration) -> None:
@@ -103,7 +103,7 @@ def test_a_topic_that_a_client_has_created_by_asking_is_logged_once_with_the_cli
     assert told.endswith(" requested them: flihgts")
 
 
-def test_a_topic_is_not_made_where_the_client_or_the_broker_forbids_it() -> None:
+def test_a_topic_is_not_auto_created_if_the_client_or_the_broker_forbids_it() -> None:
     async def scenario(ask: Administration) -> None:
         request = asking("new")
         request.allow_auto_topic_creation = False
@@ -131,7 +131,7 @@ def test_a_failed_auto_creation_returns_the_reason() -> None:
     run(scenario)
 
 
-def test_a_topic_that_needs_more_brokers_than_there_are_has_no_leader_yet_so_that_clients_wait(
+def test_auto_creation_with_too_few_brokers_returns_leader_not_available(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(ask: Administration) -> None:
@@ -145,7 +145,7 @@ def test_a_topic_that_needs_more_brokers_than_there_are_has_no_leader_yet_so_tha
     assert all("only 1 broker(s)" in line for line in told)
 
 
-def test_topics_are_found_by_id_from_version_12_on() -> None:
+def test_metadata_finds_topics_by_id_from_version_12_on() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=1)
         known = Wanted(topic_id=ask.node.metadata.image.topics["a"].id, name=None)
@@ -162,7 +162,7 @@ def test_topics_are_found_by_id_from_version_12_on() -> None:
     run(scenario)
 
 
-def test_a_name_that_is_asked_for_twice_is_answered_once() -> None:
+def test_metadata_describes_a_topic_once_that_is_named_twice() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=1)
         assert len((await ask(Metadata, 9, asking("a", "a"))).topics) == 1
@@ -184,7 +184,7 @@ def test_without_an_authorizer_every_operation_is_allowed(version: int) -> None:
     run(scenario)
 
 
-def test_a_partition_without_its_leader_returns_leader_not_available() -> None:
+def test_metadata_reports_a_partition_whose_leader_is_offline_or_lacks_the_listener() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=1)
         endpoint = Endpoint("OTHER", "PLAINTEXT", "h", 1)
@@ -216,7 +216,7 @@ def page_request(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 100])
-def test_pages_of_partitions_have_no_gap_and_no_overlap(limit: int) -> None:
+def test_pages_of_describe_topic_partitions_have_no_gap_and_no_overlap(limit: int) -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=2, b=1, c=3)
         seen: list[tuple[str | None, int]] = []
@@ -234,7 +234,7 @@ def test_pages_of_partitions_have_no_gap_and_no_overlap(limit: int) -> None:
     run(scenario)
 
 
-def test_topics_of_a_page_are_sorted_and_missing_ones_reported() -> None:
+def test_describe_topic_partitions_sorts_topics_and_reports_missing_ones() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, b=1)
         response = await ask(DescribeTopicPartitions, 0, page_request("x", "b", "a/b"))
@@ -248,7 +248,7 @@ def test_topics_of_a_page_are_sorted_and_missing_ones_reported() -> None:
 
 
 @pytest.mark.parametrize("cursor", [("a", -1), ("z", 0)])
-def test_a_cursor_that_fits_nothing_is_refused(cursor: tuple[str, int]) -> None:
+def test_describe_topic_partitions_refuses_a_cursor_that_fits_no_partition(cursor: tuple[str, int]) -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=1)
         response = await ask(DescribeTopicPartitions, 0, page_request("a", cursor=cursor))
@@ -257,7 +257,7 @@ def test_a_cursor_that_fits_nothing_is_refused(cursor: tuple[str, int]) -> None:
     run(scenario)
 
 
-def test_the_cluster_is_described_by_brokers_controller_and_id() -> None:
+def test_describe_cluster_returns_brokers_and_controller_and_refuses_other_endpoint_types() -> None:
     async def scenario(ask: Administration) -> None:
         for version in (0, 1, 2):
             response = await ask(DescribeCluster, version, DescribeCluster.Request())
@@ -271,7 +271,7 @@ def test_the_cluster_is_described_by_brokers_controller_and_id() -> None:
     run(scenario)
 
 
-def test_formerly_known_brokers_are_listed_as_fenced_on_request() -> None:
+def test_describe_cluster_lists_brokers_that_have_left_as_fenced_on_request() -> None:
     async def scenario(ask: Administration) -> None:
         gone = BrokerRegistration(7, 1, (), boot="b")
         for brokers in ({7: gone}, {7: None}):
@@ -284,7 +284,7 @@ def test_formerly_known_brokers_are_listed_as_fenced_on_request() -> None:
     run(scenario)
 
 
-def test_ids_are_zero_where_a_topic_is_unknown() -> None:
+def test_metadata_returns_a_zero_id_for_an_unknown_topic() -> None:
     async def scenario(ask: Administration) -> None:
         request = asking("a/b")
         assert (await ask(Metadata, 12, request)).topics[0].topic_id == ZERO_UUID
@@ -292,7 +292,7 @@ def test_ids_are_zero_where_a_topic_is_unknown() -> None:
     run(scenario)
 
 
-def test_many_partitions_are_described_in_several_turns_as_few_are() -> None:
+def test_metadata_of_many_partitions_is_the_same_in_several_turns_as_in_one() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=3, b=1, c=5)
         named = asking("c", "unknown", "a", "c")
@@ -308,7 +308,7 @@ def test_many_partitions_are_described_in_several_turns_as_few_are() -> None:
     run(scenario)
 
 
-def test_many_topics_are_made_in_several_writes() -> None:
+def test_a_metadata_request_creates_many_missing_topics_and_answers_each_once() -> None:
     async def scenario(ask: Administration) -> None:
         ask.broker.turns = OneItemTurns()
         names = [f"t{number}" for number in range(250)]
@@ -321,7 +321,7 @@ def test_many_topics_are_made_in_several_writes() -> None:
     run(scenario)
 
 
-def test_what_is_kept_of_topics_is_told_as_if_it_were_described_now() -> None:
+def test_cached_metadata_of_topics_equals_a_fresh_description() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=3, b=1, large=700)
         two = BrokerRegistration(2, 1, (Endpoint("OTHER", "PLAINTEXT", "h", 1),))
@@ -339,7 +339,7 @@ def test_what_is_kept_of_topics_is_told_as_if_it_were_described_now() -> None:
     run(scenario)
 
 
-def test_a_change_of_a_topic_or_of_the_brokers_is_told_at_once() -> None:
+def test_metadata_shows_a_change_of_a_topic_or_of_the_brokers_at_once() -> None:
     async def scenario(ask: Administration) -> None:
         two = BrokerRegistration(2, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1),))
         one = dict(ask.node.metadata.image.brokers)
@@ -365,7 +365,7 @@ def test_a_change_of_a_topic_or_of_the_brokers_is_told_at_once() -> None:
     run(scenario)
 
 
-def test_nothing_is_kept_of_topics_that_are_gone() -> None:
+def test_the_metadata_cache_forgets_deleted_topics() -> None:
     async def scenario(ask: Administration) -> None:
         await with_topics(ask, a=1, b=1, c=50)
         topics, metadata = dict(ask.node.metadata.image.topics), ask.broker.metadata

@@ -83,7 +83,7 @@ def deleting() -> Any:
         (delete_records, deleting(), 2, "topics.0.partitions.0.low_watermark", 0),
     ],
 )
-def test_a_request_finds_an_empty_log(
+def test_a_request_to_a_new_partition_finds_an_empty_log(
     fresh: Node, handler: Any, request_: Any, version: int, field: str, value: object
 ) -> None:
     found = fresh.ask(handler, request_, version)
@@ -94,7 +94,7 @@ def test_a_request_finds_an_empty_log(
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_a_fetch_reads_empty_logs(fresh: Node, version: int) -> None:
+def test_a_fetch_of_new_partitions_reads_empty_logs(fresh: Node, version: int) -> None:
     asked = test_fetch.request(*[0] * MANY, max_wait_ms=0)
     answers = [each for topic in fresh.ask(fetch, asked, version).responses for each in topic.partitions]
     assert [(each.partition_index, each.error_code, each.high_watermark) for each in answers] == [
@@ -104,7 +104,7 @@ def test_a_fetch_reads_empty_logs(fresh: Node, version: int) -> None:
     assert fresh.connection.held == 0
 
 
-def test_a_fetch_of_many_new_partitions_leaves_turns_to_others(fresh: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_of_many_new_partitions_creates_one_log_per_turn(fresh: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda turn: True)
     fresh.replicas.partitions.new.pause()
     asked = test_fetch.request(*[0] * MANY, max_wait_ms=0)
@@ -112,7 +112,7 @@ def test_a_fetch_of_many_new_partitions_leaves_turns_to_others(fresh: Node, monk
     assert len(fresh.logs) == MANY
 
 
-def test_a_transactional_produce_to_new_partitions_leaves_turns_to_others(
+def test_a_transactional_produce_to_new_partitions_creates_one_log_per_turn(
     fresh: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda turn: True)
@@ -134,18 +134,18 @@ def test_a_fetch_of_a_new_partition_waits_for_its_first_record(fresh: Node) -> N
     assert answer.high_watermark == 1
 
 
-def test_all_replicas_are_described(fresh: Node) -> None:
+def test_describe_log_dirs_returns_replicas_whose_logs_do_not_exist_yet(fresh: Node) -> None:
     [found] = test_log_dirs.describe(fresh).values()
     assert {key: each.partition_size for key, each in found.items()} == {("t", n): 0 for n in range(MANY)}
 
 
-def test_named_replicas_are_described(fresh: Node) -> None:
+def test_describe_log_dirs_returns_a_named_replica_whose_log_does_not_exist_yet(fresh: Node) -> None:
     topic = DescribeLogDirs.Request.DescribableLogDirTopic(topic="t", partitions=[LAST, MANY])
     [found] = test_log_dirs.describe(fresh, [topic]).values()
     assert list(found) == [("t", LAST)]
 
 
-def test_a_new_replica_moves_to_another_log_dir(make_node: Any) -> None:
+def test_a_new_replica_without_a_log_moves_to_another_log_dir(make_node: Any) -> None:
     node = make_node(dirs=2)
     node.create(partitions=MANY, makes_logs=False)
     request = AlterReplicaLogDirs.Request

@@ -46,14 +46,14 @@ def fill(node: Node) -> None:
     ],
 )
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_end_of_the_greatest_epoch_not_above_the_asked_one(
+def test_offset_for_leader_epoch_returns_the_end_of_the_greatest_epoch_up_to_the_requested_one(
     node: Node, epoch: int, expected: tuple[int, int], version: int
 ) -> None:
     fill(node)
     assert end(ask(node, epoch, version=version)) == expected
 
 
-def test_case_17_epoch_of_the_asker_is_checked(node: Node) -> None:
+def test_case_17_offset_for_leader_epoch_checks_the_current_leader_epoch_of_the_request(node: Node) -> None:
     fill(node)
     assert end(ask(node, 1, current=5)) == (1, 2)
     assert ask(node, 1, current=4).error_code == errors.FencedLeaderEpoch.code
@@ -62,13 +62,13 @@ def test_case_17_epoch_of_the_asker_is_checked(node: Node) -> None:
     assert (answer.leader_epoch, answer.end_offset) == (-1, -1)
 
 
-def test_only_the_leader_answers(node: Node) -> None:
+def test_only_the_leader_answers_offset_for_leader_epoch(node: Node) -> None:
     assert ask(node, 1).error_code == errors.UnknownTopicOrPartition.code
     node.create(leader=2, replicas=(1, 2))
     assert ask(node, 1).error_code == errors.NotLeaderOrFollower.code
 
 
-def test_case_26_epochs_survive_a_restart(node: Node) -> None:
+def test_case_26_leader_epochs_survive_a_restart(node: Node) -> None:
     fill(node)
     node.stop()
     node.start()

@@ -49,21 +49,21 @@ def code(node: Node, records: Any, version: int = 11, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_every_version_appends_and_returns_the_offset(node: Node, version: int) -> None:
+def test_every_version_of_produce_appends_the_batch_and_returns_its_offset(node: Node, version: int) -> None:
     node.create()
     assert send(node, batch(b"a", b"b"), version) == Partition(index=0, base_offset=0, log_start_offset=0)
     assert send(node, batch(b"c"), version).base_offset == 2
     assert [value for _, value in contents(node.replicas.find("t", 0).log)] == [b"a", b"b", b"c"]
 
 
-def test_response_names_topics_as_the_request_does(node: Node) -> None:
+def test_a_produce_response_names_topics_as_the_request_does(node: Node) -> None:
     node.create()
     response = node.ask(produce, request(batch()), 13)
     assert response.responses[0].topic_id == topic_id("t")
     assert node.ask(produce, request(batch()), 12).responses[0].name == "t"
 
 
-def test_partitions_are_answered_each_for_itself(node: Node) -> None:
+def test_a_produce_returns_a_result_for_each_partition(node: Node) -> None:
     node.create(partitions=2)
     data = [
         Request.PartitionProduceData(index=index, records=records)
@@ -78,7 +78,7 @@ def test_partitions_are_answered_each_for_itself(node: Node) -> None:
     assert codes == [[0, 2, 3], [3]]
 
 
-def test_unknown_topics_are_unknown_by_name_and_by_id(node: Node) -> None:
+def test_a_produce_to_an_unknown_topic_fails_by_name_and_by_id(node: Node) -> None:
     assert code(node, batch(), 12) == "UNKNOWN_TOPIC_OR_PARTITION"
     assert code(node, batch(), 13) == "UNKNOWN_TOPIC_ID"
 
@@ -87,26 +87,26 @@ def test_unknown_topics_are_unknown_by_name_and_by_id(node: Node) -> None:
 
 
 @pytest.mark.parametrize("acks", [-2, 2, 1000])
-def test_case_53_impossible_acks_are_refused(node: Node, acks: int) -> None:
+def test_case_53_a_produce_with_invalid_acks_is_refused(node: Node, acks: int) -> None:
     partition = node.create()
     assert code(node, batch(), acks=acks) == "INVALID_REQUIRED_ACKS"
     assert partition.log.log_end_offset == 0
 
 
-def test_semantics_5_acks_0_has_no_response(node: Node) -> None:
+def test_semantics_5_a_produce_with_acks_0_gets_no_response(node: Node) -> None:
     partition = node.create()
     assert node.ask(produce, request(batch(), acks=0), 9) is None
     assert partition.log.log_end_offset == 1
 
 
 @pytest.mark.parametrize("records", [None, b"", b"garbage", batch()[:-1] + b"!"])
-def test_case_53_bad_request_of_acks_0_closes_the_connection(node: Node, records: Any) -> None:
+def test_case_53_an_invalid_produce_with_acks_0_closes_the_connection(node: Node, records: Any) -> None:
     node.create()
     with pytest.raises(errors.KafkaError):
         node.ask(produce, request(records, acks=0), 9)
 
 
-def test_a_bad_partition_of_acks_0_does_not_keep_the_others_from_being_written(node: Node) -> None:
+def test_a_produce_with_acks_0_appends_the_valid_batches_beside_an_invalid_one(node: Node) -> None:
     node.create(partitions=2)
     data = [Request.PartitionProduceData(index=index, records=records) for index, records in ((0, b"x"), (1, batch()))]
     topics = [Request.TopicProduceData(name="t", partition_data=data)]
@@ -115,13 +115,13 @@ def test_a_bad_partition_of_acks_0_does_not_keep_the_others_from_being_written(n
     assert node.replicas.find("t", 1).log.log_end_offset == 1
 
 
-def test_case_16_too_few_in_sync_replicas(node: Node) -> None:
+def test_case_16_a_produce_with_acks_all_needs_min_insync_replicas(node: Node) -> None:
     node.create(replicas=(1, 2), isr=(1,), min_insync_replicas="2")
     assert code(node, batch(), acks=-1) == "NOT_ENOUGH_REPLICAS"
     assert code(node, batch(), acks=1) == "NONE"
 
 
-def test_acks_all_is_answered_when_the_followers_have_it(node: Node) -> None:
+def test_a_produce_with_acks_all_is_answered_when_the_followers_have_the_batch(node: Node) -> None:
     partition = node.create(replicas=(1, 2))
 
     async def follow() -> Any:
@@ -140,7 +140,7 @@ def test_acks_all_is_answered_when_the_followers_have_it(node: Node) -> None:
     assert (answer.error_code, answer.base_offset) == (0, 0)
 
 
-def test_a_late_acks_all_is_an_error_and_the_records_stay(node: Node) -> None:
+def test_a_produce_with_acks_all_that_times_out_keeps_its_records(node: Node) -> None:
     partition = node.create(replicas=(1, 2))
     answer = send(node, batch(), acks=-1)
     assert answer.error_code == errors.RequestTimedOut.code
@@ -148,7 +148,7 @@ def test_a_late_acks_all_is_an_error_and_the_records_stay(node: Node) -> None:
     assert len(node.replicas.purgatory) == 0
 
 
-def test_producer_that_goes_away_leaves_nothing_waiting(node: Node) -> None:
+def test_a_cancelled_produce_leaves_nothing_in_the_purgatory(node: Node) -> None:
     node.create(partitions=1, replicas=(1, 2))
 
     async def go() -> None:
@@ -167,12 +167,12 @@ def test_producer_that_goes_away_leaves_nothing_waiting(node: Node) -> None:
 
 
 @pytest.mark.parametrize("records", [None, b""])
-def test_partition_without_a_batch_is_refused(node: Node, records: bytes | None) -> None:
+def test_a_produce_without_a_batch_is_refused(node: Node, records: bytes | None) -> None:
     node.create()
     assert code(node, records) == "INVALID_RECORD"
 
 
-def test_semantics_4_exactly_one_batch_of_magic_2(node: Node) -> None:
+def test_semantics_4_a_produce_needs_exactly_one_batch_of_magic_2_per_partition(node: Node) -> None:
     node.create()
     assert code(node, batch() + batch()) == "INVALID_RECORD"
     old = bytearray(batch())
@@ -180,7 +180,7 @@ def test_semantics_4_exactly_one_batch_of_magic_2(node: Node) -> None:
     assert code(node, old) == "INVALID_RECORD"
 
 
-def test_case_54_damaged_batches(node: Node) -> None:
+def test_case_54_a_damaged_batch_is_refused_as_corrupt(node: Node) -> None:
     node.create()
     good = batch(b"abc")
     assert code(node, good[:-1] + b"!") == "CORRUPT_MESSAGE"
@@ -188,12 +188,12 @@ def test_case_54_damaged_batches(node: Node) -> None:
     assert code(node, good[:8] + b"\x7f" + good[9:]) == "CORRUPT_MESSAGE"
 
 
-def test_case_54_clients_write_no_control_batches(node: Node) -> None:
+def test_case_54_a_control_batch_from_a_client_is_refused(node: Node) -> None:
     node.create()
     assert code(node, batch(control=True)) == "INVALID_RECORD"
 
 
-def test_case_55_compacted_topic_wants_keys_and_says_which_records_have_none(node: Node) -> None:
+def test_case_55_a_compacted_topic_refuses_a_batch_and_names_its_records_without_keys(node: Node) -> None:
     node.create(cleanup_policy="compact")
     builder = Builder()
     for key in (b"k", None, b"k", None):
@@ -205,33 +205,33 @@ def test_case_55_compacted_topic_wants_keys_and_says_which_records_have_none(nod
     assert all(each.batch_index_error_message for each in answer.record_errors)
 
 
-def test_case_55_timestamp_out_of_range(node: Node) -> None:
+def test_case_55_a_produce_with_a_timestamp_out_of_range_is_refused(node: Node) -> None:
     node.create(message_timestamp_before_max_ms="1000")
     assert code(node, batch(timestamp=NOW - 2000)) == "INVALID_TIMESTAMP"
 
 
-def test_case_56_batch_too_large(node: Node) -> None:
+def test_case_56_a_batch_that_is_too_large_is_refused(node: Node) -> None:
     node.create(max_message_bytes="1000")
     assert code(node, batch(bytes(1000))) == "MESSAGE_TOO_LARGE"
     node.create("u", segment_bytes="1024")
     assert code(node, batch(bytes(2000)), topic="u") == "RECORD_LIST_TOO_LARGE"
 
 
-def test_case_57_unknown_codec(node: Node) -> None:
+def test_case_57_an_unknown_compression_codec_is_refused(node: Node) -> None:
     node.create()
     unknown = bytearray(batch())
     unknown[22] |= 5
     assert code(node, unknown) in ("UNSUPPORTED_COMPRESSION_TYPE", "CORRUPT_MESSAGE")
 
 
-def test_semantics_4_zstd_needs_version_7(node: Node) -> None:
+def test_semantics_4_a_zstd_batch_needs_version_7_of_produce(node: Node) -> None:
     node.create()
     records = batch(b"a" * 100, codec=4)
     assert code(node, records, 6) == "UNSUPPORTED_COMPRESSION_TYPE"
     assert code(node, records, 7) == "NONE"
 
 
-def test_semantics_13_log_append_time_is_returned(node: Node) -> None:
+def test_semantics_13_a_produce_returns_the_log_append_time(node: Node) -> None:
     node.create(message_timestamp_type="LogAppendTime")
     assert send(node, batch(timestamp=1)).log_append_time_ms == NOW
     node.create("u")
@@ -239,7 +239,7 @@ def test_semantics_13_log_append_time_is_returned(node: Node) -> None:
 
 
 @pytest.mark.parametrize("client_id", ["c", "__admin_client", None])
-def test_internal_topics_are_not_for_clients_whatever_their_name(node: Node, client_id: str | None) -> None:
+def test_a_client_cannot_produce_to_an_internal_topic_whatever_its_client_id(node: Node, client_id: str | None) -> None:
     node.create("__consumer_offsets")
     answer = send(node, batch(), client_id=client_id, topic="__consumer_offsets")
     assert answer.error_code == errors.InvalidTopicException.code
@@ -248,7 +248,7 @@ def test_internal_topics_are_not_for_clients_whatever_their_name(node: Node, cli
 # Idempotence and transactions
 
 
-def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(node: Node) -> None:
+def test_case_31_a_resent_batch_gets_its_first_offset_and_is_not_appended_again(node: Node) -> None:
     partition = node.create()
     assert send(node, idempotent(0, b"a", b"b")).base_offset == 0
     assert send(node, idempotent(2, b"c")).base_offset == 2
@@ -257,7 +257,7 @@ def test_case_31_resent_batch_gets_its_first_offset_and_is_not_appended(node: No
     assert partition.log.log_end_offset == 3
 
 
-def test_case_31_gap_and_too_old(node: Node) -> None:
+def test_case_31_a_gap_in_the_sequence_and_an_old_duplicate_are_refused(node: Node) -> None:
     node.create()
     for sequence in range(7):
         send(node, idempotent(sequence))
@@ -265,7 +265,7 @@ def test_case_31_gap_and_too_old(node: Node) -> None:
     assert code(node, idempotent(0)) == "DUPLICATE_SEQUENCE_NUMBER"
 
 
-def test_case_33_old_epoch_of_a_producer(node: Node) -> None:
+def test_case_33_an_old_producer_epoch_is_refused_and_a_new_one_begins_at_sequence_0(node: Node) -> None:
     node.create()
     assert code(node, idempotent(0, epoch=1)) == "NONE"
     assert code(node, idempotent(0, epoch=0)) == "INVALID_PRODUCER_EPOCH"
@@ -276,7 +276,7 @@ def test_case_33_old_epoch_of_a_producer(node: Node) -> None:
 # Where to go instead
 
 
-def test_the_new_leader_is_returned_from_version_10_on(node: Node) -> None:
+def test_a_produce_returns_the_new_leader_from_version_10_on(node: Node) -> None:
     node.create(replicas=(2, 3), leader=2, epoch=7)
     response = node.ask(produce, request(batch()), 10)
     answer = response.responses[0].partition_responses[0]
@@ -306,7 +306,7 @@ def of_many(records: list[bytes], acks: int = 1) -> Produce.Request:
     return Request(acks=acks, timeout_ms=1000, topic_data=[Request.TopicProduceData(name="t", partition_data=data)])
 
 
-def test_a_batch_that_unpacks_to_much_is_checked_on_a_thread(node: Node) -> None:
+def test_a_batch_that_unpacks_to_many_bytes_is_checked_on_another_thread(node: Node) -> None:
     node.create()
     threads: set[int] = set()
     plain = Rules.checked
@@ -325,7 +325,7 @@ def test_a_batch_that_unpacks_to_much_is_checked_on_a_thread(node: Node) -> None
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_small_and_large_batches_of_a_request_are_appended_in_its_order(node: Node, codec: Codec) -> None:
+def test_small_and_large_batches_are_appended_in_the_order_of_the_request(node: Node, codec: Codec) -> None:
     node.create()
     asked = of_many([batch(b"1"), large_batch(codec=codec), batch(b"2"), large_batch(codec=codec), batch(b"3")])
     response = node.ask(produce, asked, 9)
@@ -336,14 +336,14 @@ def test_small_and_large_batches_of_a_request_are_appended_in_its_order(node: No
     assert [len(value) for value in found] == [1, 3 << 20, 1, 3 << 20, 1]
 
 
-def test_a_large_batch_that_is_damaged_is_refused_alone(node: Node) -> None:
+def test_a_batch_that_unpacks_to_too_many_bytes_is_refused_alone(node: Node) -> None:
     node.create()
     bad = bytearray(large_batch(40 << 20))
     answers = node.ask(produce, of_many([batch(b"1"), bytes(bad), batch(b"2")]), 9).responses[0].partition_responses
     assert [each.error_code for each in answers] == [0, errors.InvalidRecord.code, 0]
 
 
-def test_a_large_batch_is_repacked_on_a_thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_recompressed_on_another_thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.create(**{"compression.type": "gzip"})
     threads: list[int] = []
     plain = Rules.recompressed
@@ -360,7 +360,7 @@ def test_a_large_batch_is_repacked_on_a_thread(node: Node, monkeypatch: pytest.M
     assert threads[0] != threading.get_ident()
 
 
-def test_a_request_of_many_batches_is_served_in_several_turns(node: Node) -> None:
+def test_a_produce_of_many_batches_is_served_in_several_turns(node: Node) -> None:
     node.create()
     asked = of_many([batch(b"%d" % number) for number in range(50)])
     node.turns = Turns(itertools.count(0, 0.002).__next__)  # each look at this clock is later
@@ -371,7 +371,7 @@ def test_a_request_of_many_batches_is_served_in_several_turns(node: Node) -> Non
     assert offsets == list(range(50))
 
 
-def test_a_producer_that_goes_away_between_two_turns_leaves_nothing_waiting(node: Node) -> None:
+def test_a_produce_cancelled_between_two_turns_leaves_nothing_in_the_purgatory(node: Node) -> None:
     node.create(replicas=(1, 2))
 
     async def go() -> None:
@@ -386,14 +386,14 @@ def test_a_producer_that_goes_away_between_two_turns_leaves_nothing_waiting(node
     assert len(node.replicas.purgatory) == node.connection.held == 0
 
 
-def test_the_error_of_a_large_request_without_acks_ends_it_when_all_is_served(node: Node) -> None:
+def test_a_large_produce_with_acks_0_fails_only_after_its_valid_batches_are_appended(node: Node) -> None:
     node.create()
     with pytest.raises(errors.CorruptMessage):
         node.ask(produce, of_many([b"nonsense" * 20, large_batch(), batch(b"1")], acks=0), 9)
     assert node.replicas.find("t", 0).log.log_end_offset == 2
 
 
-def test_a_request_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector(node: Node) -> None:
+def test_a_produce_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector(node: Node) -> None:
     """Which seldom looks at all there is; the request's bytes would stay until then."""
     node.create("t")
     with leaves_nothing(Request):

@@ -107,7 +107,7 @@ def end(node: Node, version: int, producer: tuple[int, int], committed: bool = T
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_transactional_id_gets_an_owner(node: Node, version: int) -> None:
+def test_init_producer_id_raises_the_epoch_of_a_transactional_id_that_has_a_producer(node: Node, version: int) -> None:
     assert init(node, version) == (0, 1000, 0)
     assert init(node, version) == (0, 1000, 1)
 
@@ -121,30 +121,34 @@ def test_a_transactional_id_gets_an_owner(node: Node, version: int) -> None:
         ({"transaction_timeout_ms": 900_001}, errors.InvalidTransactionTimeout.code),
     ],
 )
-def test_a_bad_initialisation_is_refused(node: Node, fields: dict[str, Any], code: int) -> None:
+def test_init_producer_id_refuses_invalid_fields(node: Node, fields: dict[str, Any], code: int) -> None:
     assert init(node, **fields) == (code, -1, -1)
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, OLD_FENCED), (4, FENCED), (5, FENCED)])
-def test_initialisation_reports_fencing_by_the_error_of_the_version(node: Node, version: int, code: int) -> None:
+def test_init_producer_id_reports_a_fenced_producer_with_the_error_of_its_version(
+    node: Node, version: int, code: int
+) -> None:
     init(node)
     assert init(node, version, producer_id=7, producer_epoch=1)[0] == code
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_partitions_are_added(node: Node, version: int) -> None:
+def test_a_transaction_begins_when_its_first_partition_is_added(node: Node, version: int) -> None:
     _, *producer = init(node)
     assert add(node, version, (producer[0], producer[1])) == [0]
     assert node.state() == "Ongoing"
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_adding_reports_fencing_by_the_error_of_the_version(node: Node, version: int) -> None:
+def test_add_partitions_to_txn_reports_a_fenced_producer_with_the_error_of_its_version(
+    node: Node, version: int
+) -> None:
     init(node)
     assert add(node, version, (1000, 5)) == [OLD_FENCED if version < 2 else FENCED]
 
 
-def test_one_bad_partition_fails_all(node: Node) -> None:
+def test_add_partitions_to_txn_adds_nothing_if_one_partition_is_unknown(node: Node) -> None:
     """Semantic 37."""
     init(node)
     bad, not_tried = errors.UnknownTopicOrPartition.code, errors.OperationNotAttempted.code
@@ -153,14 +157,14 @@ def test_one_bad_partition_fails_all(node: Node) -> None:
 
 
 @pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
-def test_a_client_adds_no_internal_topic(node: Node, topic: str) -> None:
+def test_a_client_cannot_add_an_internal_topic_to_its_transaction(node: Node, topic: str) -> None:
     init(node)
     denied, not_tried = errors.TopicAuthorizationFailed.code, errors.OperationNotAttempted.code
     assert add(node, 3, (1000, 0), "t", topic) == [not_tried, denied]
     assert node.state() == "Empty"
 
 
-def test_verify_only_is_for_brokers(node: Node) -> None:
+def test_a_verify_only_request_checks_which_partitions_belong_to_the_transaction(node: Node) -> None:
     init(node)
     add(node, 4, (1000, 0))
     topics = [AddPartitionsToTxn.Request.AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
@@ -175,7 +179,7 @@ def test_verify_only_is_for_brokers(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_many_partitions_are_added_in_several_turns(node: Node, version: int) -> None:
+def test_many_partitions_are_added_to_a_transaction_in_several_turns(node: Node, version: int) -> None:
     """Each is answered, also one that is named again and again."""
     init(node)
     node.turns = OneItemTurns()
@@ -187,7 +191,7 @@ def test_many_partitions_are_added_in_several_turns(node: Node, version: int) ->
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_group_is_added_as_its_partition(node: Node, version: int) -> None:
+def test_add_offsets_to_txn_adds_the_groups_partition_of_the_offsets_topic(node: Node, version: int) -> None:
     init(node)
     fields = {"transactional_id": "x", "producer_id": 1000, "group_id": "g"}
     answer = ask(node, AddOffsetsToTxn, version, producer_epoch=0, **fields)
@@ -201,7 +205,9 @@ def test_a_group_is_added_as_its_partition(node: Node, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_ends(node: Node, version: int, committed: bool) -> None:
+def test_end_txn_writes_markers_only_to_the_partitions_of_the_transaction(
+    node: Node, version: int, committed: bool
+) -> None:
     init(node)
     add(node, 3 if version < 5 else 4, (1000, 0))
     expected = (0, 1000, 1) if version == 5 else (0, -1, -1)
@@ -212,13 +218,13 @@ def test_a_transaction_ends(node: Node, version: int, committed: bool) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_ending_reports_fencing_by_the_error_of_the_version(node: Node, version: int) -> None:
+def test_end_txn_reports_a_fenced_producer_with_the_error_of_its_version(node: Node, version: int) -> None:
     init(node)
     assert end(node, version, (1000, 9)) == (OLD_FENCED if version < 2 else FENCED, -1, -1)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_markers_of_other_coordinators_are_written(node: Node, version: int) -> None:
+def test_write_txn_markers_writes_markers_and_fences_an_old_coordinator(node: Node, version: int) -> None:
     Request = WriteTxnMarkers.Request  # noqa: N806
     topics = [
         Request.WritableTxnMarkerTopic(name="t", partition_indexes=[1, 7]),
@@ -240,7 +246,7 @@ def test_markers_of_other_coordinators_are_written(node: Node, version: int) -> 
 
 
 @pytest.mark.parametrize(("id", "epoch"), [(-1, 0), (5, -1)])
-def test_markers_of_nobody_are_refused(node: Node, id: int, epoch: int) -> None:
+def test_write_txn_markers_refuses_a_marker_without_a_producer_id_or_epoch(node: Node, id: int, epoch: int) -> None:
     Request = WriteTxnMarkers.Request  # noqa: N806
     topics = [Request.WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
     markers = [
@@ -253,12 +259,12 @@ def test_markers_of_nobody_are_refused(node: Node, id: int, epoch: int) -> None:
     assert node.replicas.find("t", 0).log.log_end_offset == 0
 
 
-def test_a_request_without_markers_gets_an_empty_answer(node: Node) -> None:
+def test_a_write_txn_markers_request_without_markers_gets_an_empty_answer(node: Node) -> None:
     answer = ask(node, WriteTxnMarkers, 1, markers=[])
     assert answer.markers == []
 
 
-def test_transactions_are_described(node: Node) -> None:
+def test_describe_transactions_returns_a_state_or_an_error_for_each_id(node: Node) -> None:
     init(node)
     add(node, 3, (1000, 0))
     answer = ask(node, DescribeTransactions, 0, transactional_ids=["x", "unknown", ""])
@@ -269,7 +275,7 @@ def test_transactions_are_described(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_transactions_are_listed(node: Node, version: int) -> None:
+def test_list_transactions_filters_by_state_and_reports_unknown_states(node: Node, version: int) -> None:
     for id in ("x", "y", "z"):
         init(node, transactional_id=id)
     add(node, 3, (1000, 0))
@@ -280,7 +286,7 @@ def test_transactions_are_listed(node: Node, version: int) -> None:
     assert answer.unknown_state_filters == ["Odd"]
 
 
-def test_transactions_are_listed_by_pattern(node: Node) -> None:
+def test_list_transactions_filters_by_a_pattern_of_the_transactional_id(node: Node) -> None:
     init(node, transactional_id="orders-1")
     init(node, transactional_id="bills-1")
     answer = ask(node, ListTransactions, 2, transactional_id_pattern="ord.*")
@@ -292,7 +298,7 @@ def test_transactions_are_listed_by_pattern(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_transactional_id_has_a_coordinator(node: Node, version: int) -> None:
+def test_the_coordinator_of_a_transactional_id_is_the_leader_of_its_partition(node: Node, version: int) -> None:
     """S43: the leader of its partition of __transaction_state."""
     keys = {"coordinator_keys": ["x"]} if version >= 4 else {"key": "x"}
     node.state_topic(leader=2, replicas=(2,), epoch=1)
@@ -302,7 +308,7 @@ def test_a_transactional_id_has_a_coordinator(node: Node, version: int) -> None:
         assert (found.error_code, found.node_id) == (0, 2)
 
 
-def test_another_brokers_transactional_id_is_not_served(node: Node) -> None:
+def test_a_broker_refuses_transactional_ids_that_another_broker_coordinates(node: Node) -> None:
     node.state_topic(leader=2, replicas=(2,), epoch=1)
     assert init(node) == (errors.NotCoordinator.code, -1, -1)
     assert add(node, 3, (1000, 0)) == [errors.NotCoordinator.code]

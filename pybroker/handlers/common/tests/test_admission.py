@@ -75,13 +75,15 @@ def write(node: Node, sequence: int = 0, version: int = 12, **options: Any) -> s
 
 
 @pytest.mark.parametrize(("version", "add"), [(3, False), (11, False), (12, True), (13, True)])
-def test_first_batch_of_a_transaction_is_admitted_by_the_coordinator(node: Node, version: int, add: bool) -> None:
+def test_a_leader_asks_the_coordinator_about_the_first_batch_of_a_transaction(
+    node: Node, version: int, add: bool
+) -> None:
     assert write(node, version=version) == "NONE"
     assert node.transactions.asked == [("x", 7, 0, [TP], add)]
     assert log(node).last_stable_offset == 0
 
 
-def test_later_batches_of_an_open_transaction_need_no_coordinator(node: Node) -> None:
+def test_a_leader_accepts_later_batches_of_a_transaction_without_the_coordinator(node: Node) -> None:
     assert [write(node, sequence) for sequence in range(4)] == ["NONE"] * 4
     assert len(node.transactions.asked) == 1
     end(node, 1)
@@ -89,7 +91,7 @@ def test_later_batches_of_an_open_transaction_need_no_coordinator(node: Node) ->
     assert len(node.transactions.asked) == 2
 
 
-def test_all_partitions_of_a_request_are_asked_for_at_once(node: Node) -> None:
+def test_a_leader_asks_the_coordinator_once_for_all_partitions_of_a_produce(node: Node) -> None:
     data = [Request.PartitionProduceData(index=index, records=transactional()) for index in (0, 1, 7)]
     topics = [Request.TopicProduceData(name="t", topic_id=topic_id("t"), partition_data=data)]
     response = node.ask(produce, Request(acks=-1, timeout_ms=1, transactional_id="x", topic_data=topics), 13)
@@ -98,7 +100,7 @@ def test_all_partitions_of_a_request_are_asked_for_at_once(node: Node) -> None:
     assert node.transactions.asked == [("x", 7, 0, [TP, OTHER], True)]
 
 
-def test_case_39_write_to_a_partition_that_is_in_no_transaction(node: Node) -> None:
+def test_case_39_a_write_to_a_partition_outside_the_transaction_is_refused(node: Node) -> None:
     node.transactions.verdict = errors.TransactionAbortable()
     assert write(node, version=10) == "INVALID_TXN_STATE"
     assert write(node, version=11) == "TRANSACTION_ABORTABLE"
@@ -122,7 +124,7 @@ def test_case_39_write_to_a_partition_that_is_in_no_transaction(node: Node) -> N
     ],
 )
 @pytest.mark.parametrize("raised", [False, True])
-def test_refusals_are_errors_that_the_client_knows(
+def test_an_error_of_the_coordinator_becomes_a_produce_error_that_the_client_knows(
     node: Node, said: type[errors.KafkaError], version: int, told: str, raised: bool
 ) -> None:
     setattr(node.transactions, "raised" if raised else "verdict", said())
@@ -130,7 +132,7 @@ def test_refusals_are_errors_that_the_client_knows(
     assert log(node).log_end_offset == 0
 
 
-def test_batches_of_several_producers_in_one_request_are_refused(node: Node) -> None:
+def test_transactional_batches_of_several_producers_in_one_request_are_refused(node: Node) -> None:
     data = [
         Request.PartitionProduceData(index=index, records=transactional(producer=index)) for index in (0, 1)
     ]
@@ -148,7 +150,7 @@ def test_batches_without_a_transaction_never_need_a_coordinator(node: Node) -> N
     assert node.transactions.asked == []
 
 
-def test_transactional_batch_of_no_producer_is_malformed(node: Node) -> None:
+def test_a_transactional_batch_without_a_producer_id_is_refused(node: Node) -> None:
     assert code(node, batch(transactional=True), 12, transactional_id="x") == "INVALID_RECORD"
     assert node.transactions.asked == []
 
@@ -160,7 +162,7 @@ def test_internal_topics_cannot_join_a_clients_transaction(node: Node) -> None:
     assert node.transactions.asked == []
 
 
-def test_a_fenced_producer_gets_its_error_without_asking_the_coordinator(node: Node) -> None:
+def test_a_leader_refuses_a_fenced_producer_without_asking_the_coordinator(node: Node) -> None:
     assert write(node, epoch=1) == "NONE"
     assert write(node, epoch=0) == "INVALID_PRODUCER_EPOCH"
     assert len(node.transactions.asked) == 1
@@ -177,13 +179,13 @@ def test_transactions_v2_begin_at_sequence_0_even_for_an_unknown_producer(node: 
     assert write(node, 0, epoch=1) == "NONE"
 
 
-def test_transactions_v1_may_continue_for_an_unknown_producer(node: Node) -> None:
+def test_transactions_v1_accept_any_first_sequence_of_an_unknown_producer(node: Node) -> None:
     assert write(node, 5, version=11) == "NONE"
     end(node, 0, version=1)
     assert write(node, 6, version=11) == "NONE"
 
 
-def test_a_batch_without_a_coordinators_answer_is_not_overtaken(node: Node) -> None:
+def test_a_later_batch_does_not_overtake_one_that_failed_at_the_coordinator(node: Node) -> None:
     node.transactions.verdict = errors.NotCoordinator()
     assert write(node, 5, version=11) == "NOT_ENOUGH_REPLICAS"
     node.transactions.verdict = None
@@ -192,7 +194,7 @@ def test_a_batch_without_a_coordinators_answer_is_not_overtaken(node: Node) -> N
     assert write(node, 6, version=11) == "NONE"
 
 
-def test_batch_before_the_first_one_that_was_accepted_is_no_duplicate(node: Node) -> None:
+def test_a_batch_before_the_first_accepted_sequence_is_out_of_order_not_a_duplicate(node: Node) -> None:
     assert write(node, 5, version=11) == "NONE"
     for sequence in (6, 7, 8, 9, 10, 11):
         assert write(node, sequence, version=11) == "NONE"
@@ -225,7 +227,7 @@ class Waiting:
         return response.responses[0].partition_responses[0]
 
 
-def test_connection_is_held_meanwhile_and_its_buffer_may_be_used_again(node: Node) -> None:
+def test_a_produce_that_waits_for_the_coordinator_holds_its_connection_and_copies_its_batch(node: Node) -> None:
     waiting = Waiting(node, transactional(0, b"value"))
     assert node.connection.held == 1
     waiting.buffer[:] = bytes(len(waiting.buffer))
@@ -234,7 +236,7 @@ def test_connection_is_held_meanwhile_and_its_buffer_may_be_used_again(node: Nod
     assert log(node).log_end_offset == 1
 
 
-def test_client_that_goes_away_meanwhile_leaves_nothing_held(node: Node) -> None:
+def test_a_cancelled_wait_for_the_coordinator_appends_nothing_and_releases_the_connection(node: Node) -> None:
     waiting = Waiting(node, transactional())
     waiting.task.cancel()
     node.turn()
@@ -242,7 +244,7 @@ def test_client_that_goes_away_meanwhile_leaves_nothing_held(node: Node) -> None
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_an_answer_after_the_end_of_the_transaction_admits_nothing(node: Node, version: int) -> None:
+def test_a_coordinators_answer_after_the_end_of_the_transaction_admits_no_batch(node: Node, version: int) -> None:
     waiting = Waiting(node, transactional(), version)
     end(node, 1)
     node.transactions.word = None
@@ -265,7 +267,7 @@ class Later(Executor):
         self._done.set_result(self._work())
 
 
-def test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_ended(node: Node) -> None:
+def test_a_batch_is_refused_if_its_transaction_ends_while_a_thread_checks_it(node: Node) -> None:
     thread = node.unpackers = Later()
     assert write(node, version=11) == "NONE"
     value = bytes(2 * UNPACKED_ON_LOOP)
@@ -282,14 +284,14 @@ def test_a_batch_that_waits_for_its_turn_begins_no_transaction_when_its_own_has_
     assert log(node).last_stable_offset == log(node).log_end_offset == 2
 
 
-def test_marker_of_the_transaction_before_does_not_stop_the_next_one(node: Node) -> None:
+def test_a_late_marker_of_the_previous_transaction_does_not_stop_the_next_one(node: Node) -> None:
     assert write(node) == "NONE"
     waiting = Waiting(node, transactional(epoch=1))
     end(node, 1)
     assert waiting.answered().error_code == 0
 
 
-def test_a_refused_zombie_does_not_affect_its_successor(node: Node) -> None:
+def test_a_refused_zombie_producer_does_not_affect_its_successor(node: Node) -> None:
     waiting = Waiting(node, transactional(epoch=1))
     node.transactions.word = None
     node.transactions.verdict = errors.ProducerFenced()
@@ -298,7 +300,7 @@ def test_a_refused_zombie_does_not_affect_its_successor(node: Node) -> None:
     assert waiting.answered().error_code == 0
 
 
-def test_a_topic_created_again_during_the_wait_gets_no_batch(node: Node) -> None:
+def test_a_topic_recreated_while_the_coordinator_is_asked_gets_no_batch(node: Node) -> None:
     waiting = Waiting(node, transactional())
     node.delete()
     node.create(generation=1)
@@ -338,7 +340,7 @@ def asked_for_both(node: Node) -> Callable[[], list[int]]:
     return codes
 
 
-def test_a_partition_led_only_since_the_wait_began_was_not_verified(node: Node) -> None:
+def test_a_partition_that_the_broker_began_to_lead_while_it_asked_refuses_its_batch(node: Node) -> None:
     """Its client repeats that batch; where it is refused for good, aiokafka commits the rest of the transaction."""
     leadership(node, (1, 2), 1)
     codes = asked_for_both(node)
@@ -348,14 +350,14 @@ def test_a_partition_led_only_since_the_wait_began_was_not_verified(node: Node) 
     assert write(node, version=7) == "NONE"
 
 
-def test_a_verification_of_an_earlier_leadership_is_repeated(node: Node) -> None:
+def test_a_verification_from_before_a_leader_change_does_not_count(node: Node) -> None:
     codes = asked_for_both(node)
     leadership(node, (1, 2), 1)
     leadership(node, (1, 1), 2)
     assert codes() == [0, errors.NotLeaderOrFollower.code]
 
 
-def test_two_connections_of_one_producer_both_get_the_answer(node: Node) -> None:
+def test_a_batch_sent_on_two_connections_is_appended_once_and_both_are_answered(node: Node) -> None:
     first, second = Waiting(node, transactional()), Waiting(node, transactional())
     assert first.answered().error_code == 0
     again = second.answered()
@@ -366,7 +368,7 @@ def test_two_connections_of_one_producer_both_get_the_answer(node: Node) -> None
 # What it costs
 
 
-def test_invented_producers_leave_nothing_behind(node: Node) -> None:
+def test_producers_that_the_coordinator_refuses_leave_no_state(node: Node) -> None:
     node.transactions.verdict = errors.InvalidProducerIdMapping()
     for producer in range(20):
         assert write(node, producer=producer) == "INVALID_PRODUCER_ID_MAPPING"
@@ -374,7 +376,7 @@ def test_invented_producers_leave_nothing_behind(node: Node) -> None:
     assert log(node).producers.active() == []
 
 
-def test_verifications_are_bounded_and_expire(node: Node) -> None:
+def test_pending_verifications_of_producers_are_limited_and_expire(node: Node) -> None:
     node.transactions.verdict = errors.NotCoordinator()
     for producer in range(MAX_ENTRIES + 5):
         send(node, transactional(producer=producer), 12, transactional_id="x")

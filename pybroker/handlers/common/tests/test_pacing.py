@@ -85,7 +85,9 @@ READS = [
 
 
 @pytest.mark.parametrize(("handler", "make", "version"), READS)
-def test_many_items_are_answered_in_several_turns_as_in_one(node: Node, handler: Any, make: Any, version: int) -> None:
+def test_a_request_of_many_items_gets_the_same_answer_in_several_turns_as_in_one(
+    node: Node, handler: Any, make: Any, version: int
+) -> None:
     node.create("t", partitions=PARTITIONS)
     node.create("u", partitions=3)
     node.turns = Turns(lambda: 0.0)
@@ -98,7 +100,7 @@ def test_many_items_are_answered_in_several_turns_as_in_one(node: Node, handler:
     assert node.connection.held == 0
 
 
-def test_others_are_served_between_two_turns_and_the_connection_is_held(node: Node) -> None:
+def test_a_long_request_holds_its_connection_and_lets_other_tasks_run_between_its_turns(node: Node) -> None:
     node.turns = OneItemTurns()
     rounds: list[int] = []
 
@@ -113,7 +115,7 @@ def test_others_are_served_between_two_turns_and_the_connection_is_held(node: No
     assert set(rounds) == {1}
 
 
-def test_a_request_whose_client_goes_between_two_turns_is_given_up(node: Node) -> None:
+def test_a_long_request_that_is_cancelled_between_two_turns_releases_its_connection(node: Node) -> None:
     node.turns = OneItemTurns()
 
     async def give_up() -> None:
@@ -127,7 +129,7 @@ def test_a_request_whose_client_goes_between_two_turns_is_given_up(node: Node) -
     assert node.connection.held == 0
 
 
-def test_a_partition_that_is_named_twice_far_apart_is_refused(node: Node) -> None:
+def test_list_offsets_refuses_a_partition_that_a_long_request_names_twice(node: Node) -> None:
     node.create("t", partitions=PARTITIONS)
     request = of_offsets()
     request.topics[0].partitions += request.topics[0].partitions[:2]
@@ -138,6 +140,6 @@ def test_a_partition_that_is_named_twice_far_apart_is_refused(node: Node) -> Non
     assert [bool(each.error_code) for each in response.topics[-1].partitions] == [True]
 
 
-def test_the_number_of_items_in_a_request_is_limited() -> None:
+def test_every_api_limits_the_number_of_items_in_a_request() -> None:
     for row in ROWS:
         assert row.most_units <= 300_000

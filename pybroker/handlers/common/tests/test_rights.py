@@ -65,7 +65,7 @@ def may(call: Call, name: str, right: Any = READ_TOPIC) -> bool:
     return True
 
 
-def test_the_authorizer_is_asked_for_what_it_allows_once_until_an_acl_changes(node: Node, authorizer: Counting) -> None:
+def test_a_connection_caches_what_the_authorizer_allows_until_an_acl_changes(node: Node, authorizer: Counting) -> None:
     call = node.call(12)
     authorizer.allowed.add("t")
     assert [may(call, name) for name in "tutu"] == [True, False, True, False]
@@ -83,12 +83,14 @@ def test_denials_are_not_cached_so_that_the_audit_log_repeats_them(
     assert authorizer.asked["User:alice", "t"] == 3
 
 
-def test_the_audit_log_gets_the_request(node: Node, authorizer: Counting) -> None:
+def test_the_authorizer_gets_the_name_of_the_request_for_its_audit_log(node: Node, authorizer: Counting) -> None:
     assert not may(Call(node, 12, "c", node.connection, "Fetch"), "t")  # type: ignore[arg-type]
     assert authorizer.request == "Fetch"
 
 
-def test_another_principal_or_operation_is_decided_separately(node: Node, authorizer: Counting) -> None:
+def test_a_cached_permission_is_valid_for_one_principal_and_one_operation_only(
+    node: Node, authorizer: Counting
+) -> None:
     call = node.call(12)
     authorizer.allowed.add("t")
     assert may(call, "t")
@@ -98,7 +100,7 @@ def test_another_principal_or_operation_is_decided_separately(node: Node, author
     assert authorizer.asked == {("User:alice", "t"): 1, ("User:other", "t"): 2}
 
 
-def test_names_that_are_not_topics_take_no_memory(
+def test_permissions_are_cached_for_existing_topics_only_and_up_to_a_limit(
     node: Node, authorizer: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rights, "MOST_KEPT", 1)
@@ -110,7 +112,7 @@ def test_names_that_are_not_topics_take_no_memory(
     assert list(call.decisions) == ["u"]
 
 
-def test_many_names_are_asked_for_in_several_turns(node: Node, authorizer: Counting) -> None:
+def test_many_topics_are_authorized_in_several_turns(node: Node, authorizer: Counting) -> None:
     node.turns = turns = OneItemTurns()
     authorizer.allowed = set(NAMES)
     call = node.call(0)
@@ -132,7 +134,7 @@ def test_many_names_are_asked_for_in_several_turns(node: Node, authorizer: Count
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
-def test_a_refusal_of_many_changes_takes_turns(
+def test_a_request_with_many_changes_is_refused_in_several_turns(
     node: Node, handler: Any, request_of: Any, asked: tuple[str, str], told: str
 ) -> None:
     node.turns = turns = OneItemTurns()
@@ -144,7 +146,7 @@ def test_a_refusal_of_many_changes_takes_turns(
     assert turns.count >= len(NAMES) - 1
 
 
-def test_an_address_of_ipv4_is_one_whatever_the_socket(node: Node) -> None:
+def test_an_ipv4_client_has_the_same_host_on_an_ipv4_and_an_ipv6_socket(node: Node) -> None:
     hosts = []
     for address in ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1"):
         node.connection.peer_address = (address, 1)
@@ -152,13 +154,13 @@ def test_an_address_of_ipv4_is_one_whatever_the_socket(node: Node) -> None:
     assert hosts == ["10.0.0.1", "10.0.0.1", "2001:db8::1"]
 
 
-def test_the_controller_knows_a_client_that_came_by_a_token(node: Node) -> None:
+def test_a_forwarded_request_shows_whether_its_client_authenticated_by_delegation_token(node: Node) -> None:
     for by_token in (False, True):
         who = identity.decoded(*identity.encoded("User:a", "::1", is_by_token=by_token))
         assert ForwardedCall(node, 0, "c", node.connection, *who).is_by_token is by_token  # type: ignore[arg-type]
 
 
-def test_an_envelope_carries_the_principal_in_kafkas_bytes() -> None:
+def test_an_envelope_carries_the_principal_in_kafkas_format() -> None:
     principal, host = identity.encoded("User:CN=a:b", "10.0.0.1")
     assert principal == b"\0\0" + b"\x05User" + b"\x07CN=a:b" + b"\0" + b"\0"
     assert host == bytes([10, 0, 0, 1])
@@ -176,6 +178,6 @@ def test_an_envelope_carries_the_principal_in_kafkas_bytes() -> None:
         (b"\0\0\x02U", bytes(4)),
     ],
 )
-def test_a_principal_that_does_not_parse_is_refused(principal: bytes, host: bytes) -> None:
+def test_an_envelope_with_a_malformed_principal_or_host_is_refused(principal: bytes, host: bytes) -> None:
     with pytest.raises(errors.PrincipalDeserializationFailure):
         identity.decoded(principal, host)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pybroker.handlers.common.turns import Turns
 
 
-def test_between_two_turns_the_loop_makes_one_round() -> None:
+def test_the_event_loop_serves_every_ready_task_once_between_two_turns() -> None:
     """Every ready task is served once, bytes on a socket too; if none is ready, the next turn begins at once."""
     served: list[str] = []
 

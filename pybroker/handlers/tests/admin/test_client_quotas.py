@@ -55,7 +55,7 @@ def test_quotas_are_set_described_and_removed(version: int) -> None:
     run(scenario)
 
 
-def test_validate_only_changes_nothing_and_reports_errors() -> None:
+def test_a_quota_change_with_validate_only_changes_nothing_and_reports_errors() -> None:
     async def scenario(ask: Administration) -> None:
         entries = [entry(("user", "alice"), producer_byte_rate=1.0), entry(("user", "bob"), producer_byte_rate=-1.0)]
         response = await ask(AlterClientQuotas, 1, Asked(entries=entries, validate_only=True))
@@ -66,7 +66,7 @@ def test_validate_only_changes_nothing_and_reports_errors() -> None:
     run(scenario)
 
 
-def test_a_filter_that_is_wrong_has_kafkas_code() -> None:
+def test_an_invalid_quota_filter_gets_kafkas_error() -> None:
     async def scenario(ask: Administration) -> None:
         assert await describe(ask, 1, ComponentData(entity_type="group", match_type=2, match=None)) == 35
         assert await describe(ask, 1, ComponentData(entity_type="user", match_type=9, match=None)) == 42
@@ -74,7 +74,7 @@ def test_a_filter_that_is_wrong_has_kafkas_code() -> None:
     run(scenario)
 
 
-def test_a_request_for_hundreds_of_entities_gets_one_answer_and_duplicates_are_found() -> None:
+def test_a_long_quota_request_gets_one_answer_and_refuses_an_entity_named_twice() -> None:
     async def scenario(ask: Administration) -> None:
         entries = [entry(("client-id", str(number)), producer_byte_rate=1.0) for number in range(250)]
         twice = entry(("client-id", "0"), producer_byte_rate=2.0)
@@ -86,7 +86,7 @@ def test_a_request_for_hundreds_of_entities_gets_one_answer_and_duplicates_are_f
     run(scenario)
 
 
-def test_a_connection_whose_client_proves_that_it_is_a_broker_has_no_part_in_the_quotas_of_others() -> None:
+def test_a_connection_that_authenticates_as_a_broker_has_no_client_quota() -> None:
     async def scenario(ask: Administration) -> None:
         connection = FakeConnection()
         connection.share = Share(None, None, None, None)

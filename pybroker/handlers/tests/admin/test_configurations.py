@@ -65,7 +65,7 @@ def by_name(result: DescribeConfigs.Response.DescribeConfigsResult) -> dict[str,
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_a_topics_settings_show_value_source_type_and_synonyms(version: int) -> None:
+def test_describe_configs_returns_value_source_type_and_synonyms_of_a_topics_settings(version: int) -> None:
     async def scenario(ask: Administration) -> None:
         topic = NewTopic("t", 1, 1, configs=(("retention.ms", "5"),))
         await ask.node.controller.create_topics([topic])
@@ -83,7 +83,7 @@ def test_a_topics_settings_show_value_source_type_and_synonyms(version: int) -> 
     run(scenario, {"log.segment.bytes": "4096"})
 
 
-def test_the_brokers_settings_show_which_can_be_changed_and_hide_passwords() -> None:
+def test_describe_configs_shows_which_broker_settings_are_dynamic_and_hides_passwords() -> None:
     async def scenario(ask: Administration) -> None:
         shown = by_name(await describe(ask, BROKER, "1", documentation=True))
         assert set(shown) == set(KEYS)
@@ -97,7 +97,7 @@ def test_the_brokers_settings_show_which_can_be_changed_and_hide_passwords() -> 
     run(scenario, {"ssl.key.password": "s3cr3t"})
 
 
-def test_only_the_keys_that_are_asked_for_are_shown_and_no_key_means_all() -> None:
+def test_describe_configs_returns_the_requested_keys_and_an_empty_list_means_all() -> None:
     async def scenario(ask: Administration) -> None:
         shown = by_name(await describe(ask, BROKER, "1", ["log.roll.ms", "no.such.key"]))
         assert set(shown) == {"log.roll.ms"}
@@ -120,7 +120,7 @@ def test_only_the_keys_that_are_asked_for_are_shown_and_no_key_means_all() -> No
         (99, "x", errors.InvalidRequest),
     ],
 )
-def test_an_unknown_resource_is_an_error_of_its_own(
+def test_describe_configs_refuses_an_unknown_or_invalid_resource(
     kind: int, name: str, error: type[errors.KafkaError]
 ) -> None:
     async def scenario(ask: Administration) -> None:
@@ -131,7 +131,7 @@ def test_an_unknown_resource_is_an_error_of_its_own(
     run(scenario)
 
 
-def test_a_dynamic_setting_is_in_effect_when_the_reply_comes() -> None:
+def test_a_dynamic_setting_is_in_effect_when_the_answer_arrives() -> None:
     async def scenario(ask: Administration) -> None:
         assert await alter(ask, BROKER, "", ("log.retention.ms", SET, "7")) == (0, None)
         assert await alter(ask, BROKER, "1", ("log.retention.ms", SET, "8")) == (0, None)
@@ -150,7 +150,7 @@ def test_a_dynamic_setting_is_in_effect_when_the_reply_comes() -> None:
     run(scenario)
 
 
-def test_a_read_only_setting_is_refused() -> None:
+def test_a_change_of_a_read_only_setting_is_refused() -> None:
     async def scenario(ask: Administration) -> None:
         code, message = await alter(ask, BROKER, "1", ("num.partitions", SET, "7"))
         assert code == errors.InvalidRequest.code
@@ -159,7 +159,7 @@ def test_a_read_only_setting_is_refused() -> None:
     run(scenario)
 
 
-def test_keys_dynamic_in_kafka_are_accepted_even_without_effect() -> None:
+def test_settings_that_are_dynamic_in_kafka_are_accepted_even_without_effect() -> None:
     async def scenario(ask: Administration) -> None:
         key = "sasl.kerberos.min.time.before.relogin"
         assert await alter(ask, BROKER, "1", (key, SET, "70000")) == (0, None)
@@ -171,7 +171,7 @@ def test_keys_dynamic_in_kafka_are_accepted_even_without_effect() -> None:
     run(scenario)
 
 
-def test_groups_are_configured_before_they_exist() -> None:
+def test_a_group_can_be_configured_before_it_exists() -> None:
     async def scenario(ask: Administration) -> None:
         key = "consumer.session.timeout.ms"
         assert await alter(ask, GROUP, "g", (key, SET, "50000")) == (0, None)
@@ -181,7 +181,7 @@ def test_groups_are_configured_before_they_exist() -> None:
     run(scenario)
 
 
-def test_loggers_are_listed_and_their_levels_changed() -> None:
+def test_the_levels_of_loggers_are_changed_and_described() -> None:
     name = "pybroker.cluster.membership"
 
     async def scenario(ask: Administration) -> None:
@@ -204,7 +204,7 @@ def test_loggers_are_listed_and_their_levels_changed() -> None:
     run(scenario)
 
 
-def test_results_keep_the_order_of_the_request() -> None:
+def test_incremental_alter_configs_returns_results_in_the_order_of_the_request() -> None:
     async def scenario(ask: Administration) -> None:
         resource = IncrementalAlterConfigs.Request.AlterConfigsResource
         request = IncrementalAlterConfigs.Request(
@@ -225,7 +225,7 @@ def test_results_keep_the_order_of_the_request() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_older_way_replaces_all_settings(version: int) -> None:
+def test_alter_configs_replaces_all_settings_of_a_topic(version: int) -> None:
     async def scenario(ask: Administration) -> None:
         topic = NewTopic("t", 1, 1, configs=(("retention.ms", "5"), ("segment.ms", "6")))
         await ask.node.controller.create_topics([topic])
@@ -247,7 +247,7 @@ def test_the_older_way_replaces_all_settings(version: int) -> None:
     run(scenario)
 
 
-def test_without_the_controller_settings_cannot_be_changed() -> None:
+def test_settings_cannot_be_changed_without_a_controller() -> None:
     async def scenario(ask: Administration) -> None:
         ask.node.controller.step_down()
         code, _ = await alter(ask, BROKER, "1", ("log.retention.ms", SET, "8"))
@@ -275,7 +275,7 @@ def test_a_resource_that_a_long_request_names_twice_is_refused(api: Any) -> None
     run(scenario)
 
 
-def test_resources_are_listed_by_type() -> None:
+def test_list_config_resources_returns_the_requested_types() -> None:
     async def scenario(ask: Administration) -> None:
         await ask.node.controller.create_topics([NewTopic("t", 1, 1)])
         await alter(ask, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))

@@ -57,15 +57,15 @@ def update(node: Node, level: int, version: int = 2, **fields: object) -> Update
     return node.ask(update_features, UpdateFeatures.Request(feature_updates=[key]), version)
 
 
-def test_features_and_their_epoch_are_returned(node: Node) -> None:
+def test_api_versions_returns_the_features_and_their_epoch(node: Node) -> None:
     assert told(node, 4) == (dict(features.SUPPORTED), {TRANSACTIONS: 1}, 3)
 
 
-def test_old_clients_do_not_get_features_that_may_be_at_zero(node: Node) -> None:
+def test_api_versions_3_leaves_out_features_whose_minimum_level_is_zero(node: Node) -> None:
     assert told(node, 3)[0] == {features.METADATA_VERSION: (30, 33)}
 
 
-def test_a_level_of_zero_is_not_finalized(node: Node) -> None:
+def test_a_feature_at_level_zero_is_not_returned_as_finalized(node: Node) -> None:
     update(node, 0, upgrade_type=features.UpgradeType.SAFE_DOWNGRADE)
     assert told(node, 4)[1:] == ({}, 4)
 
@@ -80,7 +80,7 @@ def test_a_level_of_zero_is_not_finalized(node: Node) -> None:
         ("other", 1, errors.RebootstrapRequired),
     ],
 )
-def test_a_client_that_means_another_broker_bootstraps_again(
+def test_a_client_that_expects_another_broker_or_cluster_must_rebootstrap(
     node: Node, cluster_id: str | None, node_id: int, error: type[errors.KafkaError] | None
 ) -> None:
     node.connection = SimpleNamespace(client_software_name="", client_software_version="")
@@ -94,18 +94,20 @@ def test_a_client_that_means_another_broker_bootstraps_again(
 
 
 @pytest.mark.parametrize(("version", "names"), [(0, [TRANSACTIONS]), (1, [TRANSACTIONS]), (2, [])])
-def test_results_per_feature_end_with_version_2(node: Node, version: int, names: list[str]) -> None:
+def test_update_features_returns_no_result_per_feature_from_version_2_on(
+    node: Node, version: int, names: list[str]
+) -> None:
     answer = update(node, 2, version)
     assert answer.error_code == 0
     assert [each.feature for each in answer.results] == names
 
 
-def test_version_0_allows_a_downgrade_by_a_flag(node: Node) -> None:
+def test_update_features_version_0_downgrades_only_with_the_flag_allow_downgrade(node: Node) -> None:
     assert update(node, 0, 0).error_code == errors.InvalidUpdateVersion.code
     assert update(node, 0, 0, allow_downgrade=True).error_code == 0
 
 
-def test_a_refusal_names_the_feature_at_fault(node: Node) -> None:
+def test_a_refused_update_of_features_names_the_feature_at_fault(node: Node) -> None:
     answer = update(node, 9)
     assert answer.error_code == errors.InvalidUpdateVersion.code
     assert answer.error_message.startswith("The update failed for all features")
@@ -116,7 +118,7 @@ def test_a_refusal_names_the_feature_at_fault(node: Node) -> None:
     ("failure", "told"),
     [(errors.NotController(), errors.NotController), (errors.UnknownServerError(), errors.FeatureUpdateFailed)],
 )
-def test_a_failed_write_of_features_is_reported(
+def test_update_features_reports_a_write_that_failed(
     node: Node, failure: errors.KafkaError, told: type[errors.KafkaError]
 ) -> None:
     node.controller = FakeController(failure)

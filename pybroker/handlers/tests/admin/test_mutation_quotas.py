@@ -79,7 +79,7 @@ def test_topics_of_a_request_are_created_until_the_quota_is_exceeded() -> None:
     run(scenario)
 
 
-def test_a_refused_request_for_many_topics_takes_turns() -> None:
+def test_a_request_for_many_topics_over_quota_is_refused_in_several_turns() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         await create(ask, 7, a=11)
@@ -91,7 +91,7 @@ def test_a_refused_request_for_many_topics_takes_turns() -> None:
     run(scenario)
 
 
-def test_older_versions_succeed_and_are_throttled() -> None:
+def test_older_versions_of_topic_requests_over_quota_succeed_and_are_throttled() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await create(ask, 5, a=10, b=2) == (2000, [0, 0])
@@ -103,7 +103,7 @@ def test_older_versions_succeed_and_are_throttled() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_a_deletion_costs_the_partitions_of_its_topic(version: int) -> None:
+def test_a_deletion_of_a_topic_uses_quota_for_each_of_its_partitions(version: int) -> None:
     async def scenario(ask: Administration) -> None:
         await create(ask, 7, a=12, b=1)
         limit(ask, 1)
@@ -113,7 +113,7 @@ def test_a_deletion_costs_the_partitions_of_its_topic(version: int) -> None:
     run(scenario)
 
 
-def test_growth_costs_the_new_partitions() -> None:
+def test_create_partitions_uses_quota_for_the_new_partitions_only() -> None:
     async def scenario(ask: Administration) -> None:
         await create(ask, 7, a=5, b=1)
         limit(ask, 1)
@@ -123,7 +123,7 @@ def test_growth_costs_the_new_partitions() -> None:
     run(scenario)
 
 
-def test_a_failed_topic_uses_no_quota() -> None:
+def test_a_topic_request_that_fails_uses_no_quota() -> None:
     async def scenario(ask: Administration) -> None:
         await create(ask, 7, a=1)
         limit(ask, 1)
@@ -139,7 +139,7 @@ def test_a_failed_topic_uses_no_quota() -> None:
     run(scenario)
 
 
-def test_requests_of_brokers_and_of_others_cost_this_client_nothing() -> None:
+def test_requests_of_brokers_and_other_users_do_not_use_a_clients_mutation_quota() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         broker, bob = FakeConnection(), FakeConnection()
@@ -153,7 +153,7 @@ def test_requests_of_brokers_and_of_others_cost_this_client_nothing() -> None:
     run(scenario)
 
 
-def test_a_client_without_rights_learns_nothing_and_uses_no_quota() -> None:
+def test_an_unauthorized_client_learns_nothing_about_topics_and_uses_no_quota() -> None:
     async def scenario(ask: Administration) -> None:
         await create(ask, 7, hidden=12)
         limit(ask, 1)
@@ -173,7 +173,7 @@ def test_a_client_without_rights_learns_nothing_and_uses_no_quota() -> None:
     run(scenario)
 
 
-def test_auto_created_topics_count_and_stay_unknown_while_over_quota() -> None:
+def test_auto_created_topics_use_quota_and_stay_unknown_while_the_client_exceeds_it() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await ask_for(ask, "a", "b", "c", "d") == (0, [0, 0, 0, UNKNOWN])
@@ -187,7 +187,7 @@ def test_auto_created_topics_count_and_stay_unknown_while_over_quota() -> None:
     run(scenario, {"num.partitions": "5"})
 
 
-def test_an_internal_topic_costs_its_own_partitions() -> None:
+def test_an_internal_topic_uses_quota_for_its_configured_partitions() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await ask_for(ask, "__consumer_offsets") == (0, [0])
@@ -196,7 +196,7 @@ def test_an_internal_topic_costs_its_own_partitions() -> None:
     run(scenario, {"offsets.topic.num.partitions": "50"})
 
 
-def test_topics_that_cannot_be_created_or_are_there_cost_nothing() -> None:
+def test_topics_that_exist_or_cannot_be_created_use_no_quota() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         assert await ask_for(ask, "a", "b") == (0, [NO_LEADER, NO_LEADER])
@@ -208,7 +208,7 @@ def test_topics_that_cannot_be_created_or_are_there_cost_nothing() -> None:
     run(scenario, {"default.replication.factor": "3", "num.partitions": "9"})
 
 
-def test_many_clients_that_ask_for_a_topic_at_once_pay_for_it_once() -> None:
+def test_concurrent_requests_that_auto_create_one_topic_use_quota_once() -> None:
     async def scenario(ask: Administration) -> None:
         limit(ask, 1)
         told = await asyncio.gather(*(ask_for(ask, "a") for _ in range(3)))
@@ -220,7 +220,7 @@ def test_many_clients_that_ask_for_a_topic_at_once_pay_for_it_once() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 5, 6])
-def test_a_deletion_that_names_a_topic_twice_costs_nothing_and_is_refused_once(version: int) -> None:
+def test_a_deletion_that_names_a_topic_twice_is_refused_once_and_uses_no_quota(version: int) -> None:
     async def scenario(ask: Administration) -> None:
         await create(ask, 7, a=12, b=3)
         limit(ask, 1)

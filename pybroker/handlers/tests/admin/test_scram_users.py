@@ -35,7 +35,9 @@ async def asked(ask: Administration, request: Request) -> dict[str, int]:
     return found
 
 
-def test_many_users_are_stored_piece_by_piece_and_those_of_a_user_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_many_users_are_written_in_pieces_that_keep_a_user_together(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(ask: Administration) -> None:
         sizes = []
         alter = ask.node.controller.alter_scram
@@ -56,7 +58,7 @@ def test_many_users_are_stored_piece_by_piece_and_those_of_a_user_together(monke
     run(scenario)
 
 
-def test_a_long_request_that_names_a_user_twice_changes_nothing_of_that_user() -> None:
+def test_a_long_request_that_names_a_credential_twice_does_not_change_its_user() -> None:
     async def scenario(ask: Administration) -> None:
         first = Request(
             deletions=[deletion(NAMES[0]), deletion(NAMES[1]), deletion("none", 2)],
@@ -75,7 +77,7 @@ def test_a_long_request_that_names_a_user_twice_changes_nothing_of_that_user() -
     run(scenario)
 
 
-def test_changes_of_one_user_are_limited_by_the_number_of_mechanisms() -> None:
+def test_the_changes_of_one_user_are_limited_by_the_number_of_scram_mechanisms() -> None:
     sizes = [
         len(piece.deletions) + len(piece.upsertions)
         for piece in alter_user_scram_credentials._pieces(
@@ -94,7 +96,7 @@ def _walked(request: Request) -> list[Request]:
         return list(done.value.values())
 
 
-def test_many_users_are_described_in_turns_and_those_named_twice_refused() -> None:
+def test_many_users_are_described_in_several_turns_and_a_user_named_twice_is_refused() -> None:
     async def scenario(ask: Administration) -> None:
         await asked(ask, Request(upsertions=[*map(upsertion, NAMES)]))
 
@@ -113,7 +115,7 @@ def test_many_users_are_described_in_turns_and_those_named_twice_refused() -> No
     run(scenario)
 
 
-def test_a_refusal_of_many_users_takes_turns(node: Node) -> None:
+def test_a_request_for_many_users_is_refused_in_several_turns(node: Node) -> None:
     node.turns = turns = OneItemTurns()
     request = Request(deletions=[deletion(name) for name in NAMES], upsertions=[upsertion(name) for name in NAMES])
     error = errors.ClusterAuthorizationFailed()

@@ -30,7 +30,7 @@ Grown = CreatePartitions.Request.CreatePartitionsTopic
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_created_topic_is_answered_in_every_version(version: int) -> None:
+def test_create_topics_returns_the_settings_of_the_new_topic_in_every_version(version: int) -> None:
     async def scenario(ask: Administration) -> None:
         configs = [Config(name="retention.ms", value="5")]
         topic = Creatable(name="t", num_partitions=2, replication_factor=-1, configs=configs)
@@ -47,7 +47,7 @@ def test_a_created_topic_is_answered_in_every_version(version: int) -> None:
     run(scenario)
 
 
-def test_each_topic_of_a_request_has_its_own_configuration() -> None:
+def test_create_topics_returns_each_topics_own_configuration() -> None:
     async def scenario(ask: Administration) -> None:
         values = {"a": "5", "b": None, "c": "6", "d": "5"}
         configs = {name: [Config(name="retention.ms", value=value)] if value else [] for name, value in values.items()}
@@ -61,7 +61,7 @@ def test_each_topic_of_a_request_has_its_own_configuration() -> None:
     run(scenario)
 
 
-def test_each_topic_of_a_request_has_its_own_result() -> None:
+def test_create_topics_returns_a_result_for_each_topic() -> None:
     async def scenario(ask: Administration) -> None:
         names = ["ok", "a/b", "twice", "twice"]
         topics = [Creatable(name=name, num_partitions=1, replication_factor=1) for name in names]
@@ -76,7 +76,7 @@ def test_each_topic_of_a_request_has_its_own_result() -> None:
     run(scenario)
 
 
-def test_validate_only_creates_nothing() -> None:
+def test_create_topics_with_validate_only_creates_nothing() -> None:
     async def scenario(ask: Administration) -> None:
         topic = Creatable(name="t", num_partitions=1, replication_factor=1)
         request = CreateTopics.Request(topics=[topic], validate_only=True)
@@ -86,7 +86,7 @@ def test_validate_only_creates_nothing() -> None:
     run(scenario)
 
 
-def test_without_the_controller_every_topic_is_answered_not_controller() -> None:
+def test_a_broker_that_finds_no_controller_refuses_topic_changes_with_not_controller() -> None:
     async def scenario(ask: Administration) -> None:
         ask.node.controller.step_down()
         topic = Creatable(name="t", num_partitions=1, replication_factor=1)
@@ -137,7 +137,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
 @pytest.mark.parametrize(
     ("version", "error"), [(2, errors.InvalidRequest), (3, errors.TopicDeletionDisabled)]
 )
-def test_deletion_can_be_disabled(version: int, error: type[errors.KafkaError]) -> None:
+def test_delete_topics_is_refused_if_delete_topic_enable_is_false(version: int, error: type[errors.KafkaError]) -> None:
     async def scenario(ask: Administration) -> None:
         response = await ask(DeleteTopics, version, DeleteTopics.Request(topic_names=["a"]))
         assert response.responses[0].error_code == error.code
@@ -189,7 +189,7 @@ def test_a_topic_that_a_long_request_names_twice_is_refused() -> None:
     run(scenario)
 
 
-def test_a_forwarded_request_is_served_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topics_of_a_long_forwarded_request_are_created_in_several_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(ask: Administration) -> None:
         sizes: list[int] = []
         plain = ask.node.controller.create_topics
@@ -213,7 +213,7 @@ def test_a_forwarded_request_is_served_in_several_turns(monkeypatch: pytest.Monk
     run(scenario)
 
 
-def test_a_piece_is_as_large_as_a_write_to_the_store_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_topics_are_deleted_in_pieces_of_100(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes; another broker gets the same pieces."""
 
     async def scenario(ask: Administration) -> None:
@@ -254,7 +254,7 @@ def moving(*indexes: int) -> AlterPartitionReassignments.Request:
     )
 
 
-def test_a_partition_that_is_moved_twice_is_refused() -> None:
+def test_a_partition_that_a_reassignment_names_twice_is_refused() -> None:
     """However far apart; what a long request names once is moved."""
 
     async def scenario(ask: Administration) -> None:
@@ -269,7 +269,7 @@ def test_a_partition_that_is_moved_twice_is_refused() -> None:
     run(scenario)
 
 
-def test_the_first_error_of_a_long_request_is_returned_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_reassignment_stops_at_the_first_error_and_returns_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(ask: Administration) -> None:
         calls: list[int] = []
 
@@ -287,7 +287,7 @@ def test_the_first_error_of_a_long_request_is_returned_with_its_message(monkeypa
     run(scenario)
 
 
-def test_leaders_of_many_partitions_are_elected_piece_by_piece() -> None:
+def test_an_election_for_many_partitions_returns_results_in_the_order_of_the_request() -> None:
     async def scenario(ask: Administration) -> None:
         await ask.node.controller.create_topics([NewTopic("t", 150, 1), NewTopic("u", 150, 1)])
         kind = ElectLeaders.Request.TopicPartitions
@@ -302,7 +302,7 @@ def test_leaders_of_many_partitions_are_elected_piece_by_piece() -> None:
     run(scenario)
 
 
-def test_partitions_are_added() -> None:
+def test_create_partitions_adds_partitions_and_reports_an_unknown_topic() -> None:
     async def scenario(ask: Administration) -> None:
         await ask.node.controller.create_topics([NewTopic("t", 1, 1)])
         by_hand = CreatePartitions.Request.CreatePartitionsAssignment(broker_ids=[1])
@@ -318,7 +318,7 @@ def test_partitions_are_added() -> None:
     run(scenario)
 
 
-def test_an_election_that_is_not_needed_is_reported_for_its_partition() -> None:
+def test_elect_leaders_reports_a_partition_that_needs_no_election() -> None:
     async def scenario(ask: Administration) -> None:
         await ask.node.controller.create_topics([NewTopic("t", 1, 1)])
         asked = ElectLeaders.Request.TopicPartitions(topic="t", partitions=[0, 9])
