@@ -1,4 +1,4 @@
-"""A connection remembers the authorizer's decisions as long as they are valid."""
+"""Rights of clients: the cache of a connection, refusals of long requests, the client of a forwarded request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creations and deletions of clients with a quota of them (KIP-599)."""
+"""Quotas of the topics and partitions that clients create and delete (KIP-599)."""
 
 from __future__ import annotations
 
