@@ -40,7 +40,7 @@ def test_delete_records_removes_the_records_below_the_offset(node: Node) -> None
     assert ask(node, 2) == (0, 4)
 
 
-def test_semantics_39_offset_minus_one_deletes_the_records_up_to_the_high_watermark(node: Node) -> None:
+def test_offset_minus_one_deletes_the_records_up_to_the_high_watermark(node: Node) -> None:
     fill(node)
     assert ask(node, -1) == (0, 10)
     assert node.append(b"next") == 10
@@ -72,7 +72,7 @@ def test_delete_records_refuses_an_offset_outside_the_log(node: Node, offset: in
     assert ask(node, offset) == (errors.OffsetOutOfRange.code, -1)
 
 
-def test_semantics_39_delete_records_refuses_a_topic_that_is_only_compacted(node: Node) -> None:
+def test_delete_records_refuses_a_topic_that_is_only_compacted(node: Node) -> None:
     fill(node, cleanup_policy="compact")
     assert ask(node, 4) == (errors.PolicyViolation.code, -1)
     fill(node, cleanup_policy="compact,delete")

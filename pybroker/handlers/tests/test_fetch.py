@@ -56,7 +56,7 @@ def test_every_version_of_fetch_returns_records_as_a_slice_of_the_log_file(node:
     assert any(isinstance(part, FileSlice) for part in frame)
 
 
-def test_semantics_22_a_fetch_reports_an_unknown_topic_by_name_and_by_id(node: Node) -> None:
+def test_a_fetch_reports_an_unknown_topic_by_name_and_by_id(node: Node) -> None:
     assert partitions(ask(node, 12, 0))[0].error_code == errors.UnknownTopicOrPartition.code
     assert partitions(ask(node, 13, 0))[0].error_code == errors.UnknownTopicId.code
     node.create()
@@ -66,7 +66,7 @@ def test_semantics_22_a_fetch_reports_an_unknown_topic_by_name_and_by_id(node: N
     ]
 
 
-def test_semantics_17_a_fetch_beyond_the_log_end_is_out_of_range_and_at_the_end_is_empty(node: Node) -> None:
+def test_a_fetch_beyond_the_log_end_is_out_of_range_and_at_the_end_is_empty(node: Node) -> None:
     node.create()
     node.append(b"a")
     [partition] = partitions(ask(node, 11, 2))
@@ -76,13 +76,13 @@ def test_semantics_17_a_fetch_beyond_the_log_end_is_out_of_range_and_at_the_end_
     assert (partition.error_code, partition.records) == (0, b"")
 
 
-def test_semantics_18_a_fetch_returns_the_whole_batch_that_contains_the_offset(node: Node) -> None:
+def test_a_fetch_returns_the_whole_batch_that_contains_the_offset(node: Node) -> None:
     node.create()
     node.append(b"a", b"b", b"c")
     assert values(partitions(ask(node, 11, 2))[0].records) == [b"a", b"b", b"c"]
 
 
-def test_semantics_21_a_fetch_reports_a_fenced_an_unknown_and_a_diverging_epoch(node: Node) -> None:
+def test_a_fetch_reports_a_fenced_an_unknown_and_a_diverging_epoch(node: Node) -> None:
     node.create(epoch=5)
     node.append(b"a")
     for epoch, error in ((4, errors.FencedLeaderEpoch), (6, errors.UnknownLeaderEpoch)):
@@ -94,7 +94,7 @@ def test_semantics_21_a_fetch_reports_a_fenced_an_unknown_and_a_diverging_epoch(
     assert partition.records == b""
 
 
-def test_semantics_19_read_committed_hides_an_open_transaction_and_lists_aborted_ones(node: Node) -> None:
+def test_read_committed_hides_an_open_transaction_and_lists_aborted_ones(node: Node) -> None:
     node.create()
     open_batch = batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     node.replicas.append(TP, open_batch, 1, NOW)
@@ -210,7 +210,7 @@ def open_session(node: Node, *offsets: int, version: int = 12) -> int:
     return int(response.session_id)
 
 
-def test_semantics_20_an_incremental_fetch_response_contains_only_changed_partitions(node: Node) -> None:
+def test_an_incremental_fetch_response_contains_only_changed_partitions(node: Node) -> None:
     node.create(partitions=3)
     session = open_session(node, 0, 0, 0)
     node.append(b"a", index=1)
@@ -223,7 +223,7 @@ def test_semantics_20_an_incremental_fetch_response_contains_only_changed_partit
     assert partitions(node.ask(fetch, moved, 12)) == []
 
 
-def test_semantics_20_an_append_to_any_partition_of_a_fetch_session_ends_its_wait(node: Node) -> None:
+def test_an_append_to_any_partition_of_a_fetch_session_ends_its_wait(node: Node) -> None:
     node.create(partitions=3)
     session = open_session(node, 0, 0, 0)
     waiting = ask(node, 12, session_id=session, session_epoch=1, max_wait_ms=10_000)
@@ -231,7 +231,7 @@ def test_semantics_20_an_append_to_any_partition_of_a_fetch_session_ends_its_wai
     assert [p.partition_index for p in partitions(waiting.result())] == [2]
 
 
-def test_semantics_20_the_partitions_of_a_fetch_session_take_turns_if_max_bytes_is_small(node: Node) -> None:
+def test_the_partitions_of_a_fetch_session_take_turns_if_max_bytes_is_small(node: Node) -> None:
     node.create(partitions=3)
     for index in range(3):
         node.append(b"x" * 1000, index=index)
@@ -243,7 +243,7 @@ def test_semantics_20_the_partitions_of_a_fetch_session_take_turns_if_max_bytes_
     assert order == [0, 1, 2, 0, 1, 2]
 
 
-def test_semantics_20_a_fetch_with_a_wrong_session_id_session_epoch_or_version_is_refused(node: Node) -> None:
+def test_a_fetch_with_a_wrong_session_id_session_epoch_or_version_is_refused(node: Node) -> None:
     node.create()
     session = open_session(node, 0)
     for fields, version, error in (
@@ -255,7 +255,7 @@ def test_semantics_20_a_fetch_with_a_wrong_session_id_session_epoch_or_version_i
         assert (response.error_code, response.responses) == (error.code, [])
 
 
-def test_semantics_20_a_fetch_session_works_with_topic_ids(node: Node) -> None:
+def test_a_fetch_session_works_with_topic_ids(node: Node) -> None:
     node.create()
     session = open_session(node, 0, version=17)
     node.append(b"a")

@@ -331,7 +331,7 @@ def test_txn_offset_commit_refuses_an_empty_group_id(node: Node) -> None:
     assert outcomes(hold(node, 3, 0, group_id="")) == {0: errors.InvalidGroupId.code}
 
 
-def test_semantics_32_an_offset_fetch_that_requires_stable_offsets_refuses_unstable_ones(node: Node) -> None:
+def test_an_offset_fetch_that_requires_stable_offsets_refuses_unstable_ones(node: Node) -> None:
     hold(node, 5, 0)
     topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
     single = ask(node, OffsetFetch, 7, group_id="g", topics=topics, require_stable=True)
@@ -363,7 +363,7 @@ def test_a_recreated_topic_has_no_committed_offsets_of_its_predecessor(node: Nod
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, 0), (5, 0), (6, 69)])
-def test_semantics_33_an_unknown_group_is_described_as_dead(node: Node, version: int, code: int) -> None:
+def test_an_unknown_group_is_described_as_dead(node: Node, version: int, code: int) -> None:
     [group] = ask(node, DescribeGroups, version, groups=["nobody"]).groups
     assert (group.group_state, group.error_code) == ("Dead", code)
 

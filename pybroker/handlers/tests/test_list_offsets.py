@@ -61,19 +61,19 @@ def test_every_version_of_list_offsets_finds_the_earliest_and_the_latest_offset(
         (3002, (-1, -1, -1)),
     ],
 )
-def test_semantics_24_a_timestamp_finds_the_first_record_that_is_at_least_as_new(
+def test_a_timestamp_finds_the_first_record_that_is_at_least_as_new(
     node: Node, timestamp: int, expected: tuple[int, int, int]
 ) -> None:
     fill(node)
     assert found(ask(node, timestamp)) == expected
 
 
-def test_semantics_24_max_timestamp_finds_the_record_with_the_greatest_timestamp(node: Node) -> None:
+def test_max_timestamp_finds_the_record_with_the_greatest_timestamp(node: Node) -> None:
     fill(node)
     assert found(ask(node, MAX_TIMESTAMP)) == (4, 3001, 4)
 
 
-def test_semantics_24_an_empty_log_begins_and_ends_at_zero_and_has_no_timestamp(node: Node) -> None:
+def test_an_empty_log_begins_and_ends_at_zero_and_has_no_timestamp(node: Node) -> None:
     node.create()
     assert found(ask(node, MAX_TIMESTAMP)) == (-1, -1, -1)
     assert found(ask(node, 0)) == (-1, -1, -1)
@@ -81,7 +81,7 @@ def test_semantics_24_an_empty_log_begins_and_ends_at_zero_and_has_no_timestamp(
     assert found(ask(node, EARLIEST))[0] == 0
 
 
-def test_semantics_24_every_record_is_local_and_none_is_in_tiered_storage(node: Node) -> None:
+def test_every_record_is_local_and_none_is_in_tiered_storage(node: Node) -> None:
     fill(node)
     assert found(ask(node, LOCAL)) == (0, -1, 4)
     assert found(ask(node, TIERED)) == (-1, -1, -1)
@@ -99,7 +99,7 @@ def test_list_offsets_refuses_a_special_timestamp_that_its_version_does_not_have
     assert ask(node, timestamp, version).error_code == errors.UnsupportedVersion.code
 
 
-def test_semantics_24_the_latest_offset_for_read_committed_is_the_last_stable_offset(node: Node) -> None:
+def test_the_latest_offset_for_read_committed_is_the_last_stable_offset(node: Node) -> None:
     fill(node)
     records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     node.replicas.append(TP, records, 1, NOW)
@@ -132,7 +132,7 @@ def test_list_offsets_does_not_find_deleted_records(node: Node) -> None:
     assert found(ask(node, 0)) == (2, 1002, 4)
 
 
-def test_semantics_21_list_offsets_refuses_an_old_and_an_unknown_leader_epoch(node: Node) -> None:
+def test_list_offsets_refuses_an_old_and_an_unknown_leader_epoch(node: Node) -> None:
     fill(node)
     assert found(ask(node, LATEST, epoch=4))[0] == 6
     assert ask(node, LATEST, epoch=3).error_code == errors.FencedLeaderEpoch.code

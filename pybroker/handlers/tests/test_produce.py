@@ -93,7 +93,7 @@ def test_case_53_a_produce_with_invalid_acks_is_refused(node: Node, acks: int) -
     assert partition.log.log_end_offset == 0
 
 
-def test_semantics_5_a_produce_with_acks_0_gets_no_response(node: Node) -> None:
+def test_a_produce_with_acks_0_gets_no_response(node: Node) -> None:
     partition = node.create()
     assert node.ask(produce, request(batch(), acks=0), 9) is None
     assert partition.log.log_end_offset == 1
@@ -172,7 +172,7 @@ def test_a_produce_without_a_batch_is_refused(node: Node, records: bytes | None)
     assert code(node, records) == "INVALID_RECORD"
 
 
-def test_semantics_4_a_produce_needs_exactly_one_batch_of_magic_2_per_partition(node: Node) -> None:
+def test_a_produce_needs_exactly_one_batch_of_magic_2_per_partition(node: Node) -> None:
     node.create()
     assert code(node, batch() + batch()) == "INVALID_RECORD"
     old = bytearray(batch())
@@ -224,14 +224,14 @@ def test_case_57_an_unknown_compression_codec_is_refused(node: Node) -> None:
     assert code(node, unknown) in ("UNSUPPORTED_COMPRESSION_TYPE", "CORRUPT_MESSAGE")
 
 
-def test_semantics_4_a_zstd_batch_needs_version_7_of_produce(node: Node) -> None:
+def test_a_zstd_batch_needs_version_7_of_produce(node: Node) -> None:
     node.create()
     records = batch(b"a" * 100, codec=4)
     assert code(node, records, 6) == "UNSUPPORTED_COMPRESSION_TYPE"
     assert code(node, records, 7) == "NONE"
 
 
-def test_semantics_13_a_produce_returns_the_log_append_time(node: Node) -> None:
+def test_a_produce_returns_the_log_append_time(node: Node) -> None:
     node.create(message_timestamp_type="LogAppendTime")
     assert send(node, batch(timestamp=1)).log_append_time_ms == NOW
     node.create("u")

@@ -30,7 +30,7 @@ def sizes(each: Fetch) -> list[int]:
     return [read.size for read in each.reads]
 
 
-def test_semantics_16_first_partition_with_records_gives_a_batch_of_any_size(node: Node) -> None:
+def test_first_partition_with_records_gives_a_batch_of_any_size(node: Node) -> None:
     node.create(partitions=3)
     fill(node, 1, 2)
     fill(node, 2)
@@ -39,7 +39,7 @@ def test_semantics_16_first_partition_with_records_gives_a_batch_of_any_size(nod
     assert sizes(each) == [0, SIZE, 0]
 
 
-def test_semantics_16_later_partitions_get_what_is_left_in_order(node: Node) -> None:
+def test_later_partitions_get_what_is_left_in_order(node: Node) -> None:
     node.create(partitions=3)
     for index in range(3):
         fill(node, index, 2)

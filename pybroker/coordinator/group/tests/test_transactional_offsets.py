@@ -34,7 +34,7 @@ def test_an_offset_of_an_aborted_transaction_never_counts() -> None:
     assert Driver(log=driver.log).committed() == {("t", 0): 3}
 
 
-def test_semantics_32_a_client_that_wants_stable_offsets_has_to_wait_for_the_transaction() -> None:
+def test_a_client_that_wants_stable_offsets_has_to_wait_for_the_transaction() -> None:
     driver = Driver()
     driver.commit({("t", 0): 3, ("t", 1): 4})
     driver.commit_in_transaction({("t", 0): 5}, FIRST)

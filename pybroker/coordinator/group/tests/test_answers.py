@@ -1,4 +1,4 @@
-"""What the wire protocol's users rely on, by the numbers of the list of often missed semantics."""
+"""What members and other clients of a classic group are answered, in the cases that implementations often miss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyclient.protocol import errors
 PATIENT = GroupSettings(initial_rebalance_delay_ms=3_000)
 
 
-def test_semantics_25_a_member_without_id_is_given_one_to_join_with() -> None:
+def test_a_member_without_id_is_given_one_to_join_with() -> None:
     driver = Driver()
     first = driver.join(version=4)
     assert first.code == errors.MemberIdRequired.code
@@ -24,28 +24,28 @@ def test_semantics_25_a_member_without_id_is_given_one_to_join_with() -> None:
     assert joined.answer.member_id == joined.answer.leader == member_id
 
 
-def test_semantics_25_older_clients_join_at_once() -> None:
+def test_older_clients_join_at_once() -> None:
     driver = Driver()
     joined = driver.join(version=3)
     driver.pass_ms(1)
     assert joined.answer.generation_id == 1
 
 
-def test_semantics_25_an_id_that_was_never_assigned_is_unknown() -> None:
+def test_an_id_that_was_never_assigned_is_unknown() -> None:
     driver = Driver()
     assert driver.join("mine").code == errors.UnknownMemberId.code
     driver.stable(1)
     assert driver.join("mine").code == errors.UnknownMemberId.code
 
 
-def test_semantics_25_an_unused_member_id_expires_after_the_session_timeout() -> None:
+def test_an_unused_member_id_expires_after_the_session_timeout() -> None:
     driver = Driver()
     member_id = driver.join(session_ms=10_000).answer.member_id
     driver.pass_ms(10_000)
     assert driver.join(member_id).code == errors.UnknownMemberId.code
 
 
-def test_semantics_26_the_first_rebalance_waits_for_more_members() -> None:
+def test_the_first_rebalance_waits_for_more_members() -> None:
     driver = Driver(PATIENT)
     first = driver.join(version=3)
     driver.pass_ms(2_000)
@@ -56,7 +56,7 @@ def test_semantics_26_the_first_rebalance_waits_for_more_members() -> None:
     assert first.answer.generation_id == second.answer.generation_id == 1
 
 
-def test_semantics_26_the_first_rebalance_waits_no_longer_than_the_rebalance_timeout() -> None:
+def test_the_first_rebalance_waits_no_longer_than_the_rebalance_timeout() -> None:
     driver = Driver(PATIENT)
     joins = [driver.join(version=3, rebalance_ms=7_000)]
     for _ in range(9):
@@ -66,12 +66,12 @@ def test_semantics_26_the_first_rebalance_waits_no_longer_than_the_rebalance_tim
 
 
 @pytest.mark.parametrize("session_ms", [0, 5_999, 1_800_001])
-def test_semantics_26_session_timeouts_have_bounds(session_ms: int) -> None:
+def test_session_timeouts_have_bounds(session_ms: int) -> None:
     driver = Driver()
     assert driver.join(session_ms=session_ms).code == errors.InvalidSessionTimeout.code
 
 
-def test_semantics_26_only_the_leader_gets_the_members() -> None:
+def test_only_the_leader_gets_the_members() -> None:
     driver = Driver()
     (first, led), (second, followed) = driver.member(), driver.member()
     driver.pass_ms(1)
@@ -81,7 +81,7 @@ def test_semantics_26_only_the_leader_gets_the_members() -> None:
     assert followed.answer.leader == first
 
 
-def test_semantics_27_a_sync_with_another_protocol_is_inconsistent() -> None:
+def test_a_sync_with_another_protocol_is_inconsistent() -> None:
     driver = Driver()
     [member] = driver.stable(1)
     for fields in ({"protocol_type": "connect"}, {"protocol_name": "sticky"}):
@@ -91,14 +91,14 @@ def test_semantics_27_a_sync_with_another_protocol_is_inconsistent() -> None:
     assert (fine.answer.protocol_type, fine.answer.protocol_name) == ("consumer", "range")
 
 
-def test_semantics_27_a_sync_during_the_join_phase_gets_rebalance_in_progress() -> None:
+def test_a_sync_during_the_join_phase_gets_rebalance_in_progress() -> None:
     driver = Driver()
     [member] = driver.stable(1)
     driver.member()
     assert driver.sync(member, 1).code == errors.RebalanceInProgress.code
 
 
-def test_semantics_27_a_member_that_the_leader_leaves_out_gets_empty_bytes() -> None:
+def test_a_member_that_the_leader_leaves_out_gets_empty_bytes() -> None:
     driver = Driver()
     leader, follower = driver.member()[0], driver.member()[0]
     driver.pass_ms(1)
@@ -108,7 +108,7 @@ def test_semantics_27_a_member_that_the_leader_leaves_out_gets_empty_bytes() -> 
     assert waiting.answer.assignment == b""
 
 
-def test_semantics_28_a_heartbeat_is_fine_while_the_rebalance_completes() -> None:
+def test_a_heartbeat_is_fine_while_the_rebalance_completes() -> None:
     driver = Driver()
     member, _ = driver.member()
     driver.pass_ms(1)
@@ -116,7 +116,7 @@ def test_semantics_28_a_heartbeat_is_fine_while_the_rebalance_completes() -> Non
     assert driver.heartbeat(member, 1).code == errors.NONE
 
 
-def test_semantics_28_a_heartbeat_keeps_the_session_while_a_rebalance_is_prepared() -> None:
+def test_a_heartbeat_keeps_the_session_while_a_rebalance_is_prepared() -> None:
     driver = Driver()
     [member] = driver.stable(1, session_ms=10_000, rebalance_ms=60_000)
     driver.member()
@@ -126,7 +126,7 @@ def test_semantics_28_a_heartbeat_keeps_the_session_while_a_rebalance_is_prepare
     assert member in driver.group().members
 
 
-def test_semantics_29_a_static_member_that_comes_back_replaces_itself_without_a_rebalance() -> None:
+def test_a_static_member_that_comes_back_replaces_itself_without_a_rebalance() -> None:
     driver = Driver()
     [old] = driver.stable(1, instance="i1")
     again = driver.join(instance="i1").answer
@@ -136,7 +136,7 @@ def test_semantics_29_a_static_member_that_comes_back_replaces_itself_without_a_
     assert driver.sync(again.member_id, 1).answer.assignment == old.encode()
 
 
-def test_semantics_29_the_member_that_was_replaced_is_fenced_everywhere() -> None:
+def test_the_member_that_was_replaced_is_fenced_everywhere() -> None:
     driver = Driver()
     [old] = driver.stable(1, instance="i1")
     driver.join(instance="i1")
@@ -149,14 +149,14 @@ def test_semantics_29_the_member_that_was_replaced_is_fenced_everywhere() -> Non
         assert ticket.code == errors.FencedInstanceId.code
 
 
-def test_semantics_29_the_waiting_request_of_a_replaced_member_is_answered() -> None:
+def test_the_waiting_request_of_a_replaced_member_is_answered() -> None:
     driver = Driver()
     waiting = driver.join(instance="i1")
     driver.join(instance="i1")
     assert waiting.code == errors.FencedInstanceId.code
 
 
-def test_semantics_29_older_clients_are_told_their_former_id_as_the_leader() -> None:
+def test_older_clients_are_told_their_former_id_as_the_leader() -> None:
     driver = Driver()
     [old] = driver.stable(1, instance="i1")
     again = driver.join(instance="i1", version=8).answer
@@ -164,7 +164,7 @@ def test_semantics_29_older_clients_are_told_their_former_id_as_the_leader() -> 
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_semantics_29_a_static_member_with_another_subscription_waits_until_it_joins_again(leads: bool) -> None:
+def test_a_static_member_with_another_subscription_waits_until_it_joins_again(leads: bool) -> None:
     """As in Kafka, which looks at the protocol's name alone; Java's consumer joins again, in its new generation."""
     driver = Driver()
     ids = [driver.member(instance=instance)[0] for instance in ("i1", "i2")]
@@ -180,7 +180,7 @@ def test_semantics_29_a_static_member_with_another_subscription_waits_until_it_j
     assert told.answer.generation_id == generation + 1
 
 
-def test_semantics_29_a_static_member_with_other_protocols_starts_a_rebalance() -> None:
+def test_a_static_member_with_other_protocols_starts_a_rebalance() -> None:
     driver = Driver()
     both = {"range": subscription("t"), "sticky": subscription("t")}
     driver.stable(1, instance="i1", protocols=both)
@@ -190,7 +190,7 @@ def test_semantics_29_a_static_member_with_other_protocols_starts_a_rebalance() 
     assert again.answer.generation_id == 2
 
 
-def test_semantics_29_a_replacement_that_cannot_be_written_does_not_happen() -> None:
+def test_a_replacement_that_cannot_be_written_does_not_happen() -> None:
     driver = Driver()
     [old] = driver.stable(1, instance="i1")
     driver.refuse = errors.CoordinatorNotAvailable
@@ -198,7 +198,7 @@ def test_semantics_29_a_replacement_that_cannot_be_written_does_not_happen() -> 
     assert driver.heartbeat(old, 1, instance="i1").code == errors.NONE
 
 
-def test_semantics_29_a_static_member_keeps_its_place_without_joining_until_its_session_ends() -> None:
+def test_a_static_member_keeps_its_place_without_joining_until_its_session_ends() -> None:
     driver = Driver()
     [quiet] = driver.stable(1, instance="i1", session_ms=20_000, rebalance_ms=5_000)
     loud, joined = driver.member(session_ms=60_000, rebalance_ms=5_000)
@@ -206,7 +206,7 @@ def test_semantics_29_a_static_member_keeps_its_place_without_joining_until_its_
     assert {each.member_id for each in joined.answer.members} == {quiet, loud}
 
 
-def test_semantics_30_each_leaving_member_has_its_own_outcome() -> None:
+def test_each_leaving_member_has_its_own_outcome() -> None:
     driver = Driver()
     first, second = driver.stable(2)
     outcomes = driver.leave((first, None), ("nobody", None)).answer
@@ -214,7 +214,7 @@ def test_semantics_30_each_leaving_member_has_its_own_outcome() -> None:
     assert driver.heartbeat(second, 1).code == errors.RebalanceInProgress.code
 
 
-def test_semantics_30_a_static_member_can_be_removed_by_its_instance_id_alone() -> None:
+def test_a_static_member_can_be_removed_by_its_instance_id_alone() -> None:
     driver = Driver()
     driver.stable(1, instance="i1")
     outcomes = driver.leave(("", "i1"), ("", "i2"), ("someone", "i1")).answer
@@ -226,7 +226,7 @@ def test_semantics_30_a_static_member_can_be_removed_by_its_instance_id_alone() 
     assert driver.group().state == "Empty"
 
 
-def test_semantics_30_a_member_that_leaves_while_joining_is_answered() -> None:
+def test_a_member_that_leaves_while_joining_is_answered() -> None:
     driver = Driver()
     driver.stable(1)
     member, joining = driver.member()
@@ -234,7 +234,7 @@ def test_semantics_30_a_member_that_leaves_while_joining_is_answered() -> None:
     assert joining.code == errors.UnknownMemberId.code
 
 
-def test_semantics_31_a_client_that_is_not_a_member_commits_only_to_an_empty_group() -> None:
+def test_a_client_that_is_not_a_member_commits_only_to_an_empty_group() -> None:
     driver = Driver()
     assert driver.commit({("t", 0): 5}).code == errors.NONE
     [member] = driver.stable(1)
@@ -244,7 +244,7 @@ def test_semantics_31_a_client_that_is_not_a_member_commits_only_to_an_empty_gro
     assert driver.committed() == {("t", 0): 7}
 
 
-def test_semantics_31_a_commit_while_the_rebalance_completes_is_refused() -> None:
+def test_a_commit_while_the_rebalance_completes_is_refused() -> None:
     driver = Driver()
     member, _ = driver.member()
     driver.pass_ms(1)
@@ -252,7 +252,7 @@ def test_semantics_31_a_commit_while_the_rebalance_completes_is_refused() -> Non
     assert refused.code == errors.RebalanceInProgress.code
 
 
-def test_semantics_31_a_commit_while_a_rebalance_is_prepared_counts_and_keeps_the_session() -> None:
+def test_a_commit_while_a_rebalance_is_prepared_counts_and_keeps_the_session() -> None:
     driver = Driver()
     [member] = driver.stable(1, session_ms=10_000)
     driver.member()
@@ -266,14 +266,14 @@ def test_semantics_31_a_commit_while_a_rebalance_is_prepared_counts_and_keeps_th
     ("metadata", "code"),
     [("x" * 4096, 0), ("x" * 4097, 12), ("\N{GRINNING FACE}" * 2048, 0), (None, 0)],
 )
-def test_semantics_31_metadata_is_measured_as_java_does(metadata: str | None, code: int) -> None:
+def test_metadata_is_measured_as_java_does(metadata: str | None, code: int) -> None:
     driver = Driver()
     [topic] = driver.commit({("t", 0): 5}, metadata=metadata).answer.topics
     assert topic.partitions[0].error_code == code
     assert bool(driver.shard.groups) == (code == errors.NONE)
 
 
-def test_semantics_32_a_missing_offset_is_minus_one_without_error() -> None:
+def test_a_missing_offset_is_minus_one_without_error() -> None:
     driver = Driver()
     ticket = driver.send(lambda result: driver.shard.fetch(OffsetsAsked("", [("t", [0, 1])]), result))
     [(topic, offsets)] = ticket.answer
@@ -281,19 +281,19 @@ def test_semantics_32_a_missing_offset_is_minus_one_without_error() -> None:
     assert [(each.offset, each.metadata) for each in offsets.values()] == [(-1, ""), (-1, "")]
 
 
-def test_semantics_32_the_empty_group_id_may_commit() -> None:
+def test_the_empty_group_id_may_commit() -> None:
     driver = Driver()
     assert driver.commit({("t", 0): 5}, group="").code == errors.NONE
     assert driver.committed(group="") == {("t", 0): 5}
 
 
-def test_semantics_33_an_unknown_group_is_not_found() -> None:
+def test_an_unknown_group_is_not_found() -> None:
     driver = Driver()
     ticket = driver.send(lambda result: driver.shard.describe("nobody", result))
     assert ticket.code == errors.GroupIdNotFound.code
 
 
-def test_semantics_33_metadata_is_only_shown_of_a_stable_group() -> None:
+def test_metadata_is_only_shown_of_a_stable_group() -> None:
     driver = Driver(QUICK)
     [member] = driver.stable(1)
     shown = describing.describe(driver.group())
