@@ -166,13 +166,13 @@ def offsets_count_for_a_topic_that_was_made_again() -> list[Patch]:
     return [(keeping, "_current", current)]
 
 
-@defect("pybroker/net/tests/test_peer.py::test_a_marker_that_waits_does_not_hold_up_the_first_write_of_another_transaction")
+@defect("pybroker/net/tests/test_peer.py::test_a_waiting_transaction_marker_does_not_delay_the_first_write_of_another_transaction")
 def markers_and_admissions_share_a_connection() -> list[Patch]:
     """The coordinator's request waits behind a marker that waits for its replicas."""
     return [(remote, "MARKERS", remote.ADMISSION)]
 
 
-@defect("pybroker/net/tests/test_peer.py::test_a_deletion_that_takes_long_holds_up_neither_the_isr_nor_other_requests")
+@defect("pybroker/net/tests/test_peer.py::test_a_slow_topic_deletion_delays_neither_isr_changes_nor_other_requests")
 def everything_for_the_controller_shares_a_connection() -> list[Patch]:
     """A change of the ISR waits behind clients' requests to the controller."""
     request = Peers.request

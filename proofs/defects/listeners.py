@@ -21,7 +21,7 @@ SECURITY = "pybroker/security"
 BETWEEN = "pybroker/tests/security/test_tls_between_brokers.py"
 
 
-@defect(f"{NET}::test_stalled_handshakes_are_closed_for_new_ones")
+@defect(f"{NET}::test_the_oldest_stalled_tls_handshakes_are_closed_to_admit_new_ones")
 def handshakes_are_not_limited_in_number() -> list[Patch]:
     """A client that opens connections and stays silent takes all of the broker's descriptors."""
     begin = Handshakes.begin
@@ -33,13 +33,13 @@ def handshakes_are_not_limited_in_number() -> list[Patch]:
     return [(Handshakes, "begin", unlimited)]
 
 
-@defect(f"{NET}::test_a_hello_with_a_finite_field_costs_no_handshake_step")
+@defect(f"{NET}::test_a_client_hello_with_a_finite_field_group_is_refused_before_the_handshake")
 def a_client_may_agree_on_keys_by_a_finite_field() -> list[Patch]:
     """One kilobyte from a client costs 0.1 s of the thread that all handshakes share."""
     return [(HelloReader, "asks_for_finite_field", lambda self: False)]
 
 
-@defect(f"{NET}::test_a_handshake_that_takes_too_long_is_ended")
+@defect(f"{NET}::test_a_tls_handshake_that_takes_too_long_is_closed")
 def handshakes_may_take_as_long_as_they_like() -> list[Patch]:
     """A client that sends a byte an hour keeps its place."""
     return [(Handshakes, "sweep", lambda self, now: None)]
@@ -51,7 +51,7 @@ def a_reply_is_encrypted_as_a_whole() -> list[Patch]:
     return [(tls, "PIECE", 1 << 30)]
 
 
-@defect(f"{NET}::test_case_58_a_bad_handshake_is_closed_and_logged[kafka]")
+@defect(f"{NET}::test_case_58_a_failed_tls_handshake_closes_its_connection_and_is_logged[kafka]")
 def a_client_without_tls_is_told_an_error_of_openssl() -> list[Patch]:
     """The message does not say which setting to change."""
     return [(complaint, "not_tls", lambda first: "WRONG_VERSION_NUMBER")]

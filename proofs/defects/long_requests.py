@@ -24,7 +24,7 @@ from pybroker.replication.purgatory import WaitingForMany
 from pyclient.protocol import errors
 
 
-@defect("pybroker/net/tests/test_long_requests.py::test_many_requests_of_one_packet_are_served_in_several_visits")
+@defect("pybroker/net/tests/test_long_requests.py::test_many_pipelined_requests_leave_the_event_loop_free_in_between")
 def a_packet_of_requests_is_served_in_one_visit() -> list[Patch]:
     """The broker served all received requests before it served anybody else."""
     return [(connection, "VISIT_S", float("inf"))]
@@ -153,7 +153,7 @@ def a_refused_request_stays_until_the_garbage_is_collected() -> list[Patch]:
     return [(connection.Connection, "_on_result", on_result)]
 
 
-@defect("pybroker/net/tests/test_memory_of_requests.py::test_the_memory_of_a_decoded_request_follows_its_size[Metadata]")
+@defect("pybroker/net/tests/test_memory_of_requests.py::test_a_decoded_request_takes_memory_in_proportion_to_its_size[Metadata]")
 def requests_hold_as_much_as_fits() -> list[Patch]:
     """A Metadata request of empty names took 29 bytes of memory for each of its own bytes."""
     plain = routes._route

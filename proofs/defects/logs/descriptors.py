@@ -165,7 +165,7 @@ def a_log_that_starts_over_is_emptied_before_its_new_file_is_there() -> list[Pat
     return [(SegmentFiles, "place", place)]
 
 
-@defect("pybroker/net/tests/test_limits.py::test_connections_leave_descriptors_to_the_logs")
+@defect("pybroker/net/tests/test_limits.py::test_the_default_limit_of_connections_leaves_file_descriptors_to_the_logs")
 def connections_take_all_descriptors() -> list[Patch]:
     """Without max.connections, nothing limited the connections."""
     return [(limits, "descriptors_for_connections", lambda: limits.UNLIMITED)]

@@ -20,7 +20,7 @@ def limit(harness: Harness, *, broker: float | None = None, address: float | Non
 
 
 @scenario()
-async def test_connections_behind_one_that_came_too_early_wait_in_the_backlog(harness: Harness) -> None:
+async def test_a_connection_beyond_the_brokers_connection_creation_rate_waits_in_the_backlog(harness: Harness) -> None:
     limit(harness, broker=0.1)
     first, second, third = [await harness.connect() for _ in range(3)]
     assert await first.ask(ECHO, 1) == (1, b"")
@@ -61,7 +61,7 @@ async def test_the_number_of_connections_that_wait_to_be_closed_is_limited(harne
 
 
 @scenario()
-async def test_a_server_that_stops_forgets_the_listeners_that_pause(harness: Harness) -> None:
+async def test_a_server_that_stops_forgets_its_paused_listeners(harness: Harness) -> None:
     limit(harness, broker=0.1)
     clients = [await harness.connect() for _ in range(2)]
     assert await clients[1].ask(ECHO, 1) == (1, b"")

@@ -55,13 +55,13 @@ def read(data: bytes, step: int = 1 << 14) -> tuple[bool, bool]:
         ([], [], False),
     ],
 )
-def test_a_finite_field_is_detected_in_any_split_of_the_hello(
+def test_a_finite_field_group_is_detected_however_the_client_hello_is_split(
     groups: Sequence[int], shares: Sequence[int], is_slow: bool, step: int, record: int
 ) -> None:
     assert read(hello(groups, shares, record), step) == (True, is_slow)
 
 
-def test_the_hellos_of_our_own_clients_are_accepted() -> None:
+def test_the_client_hello_of_python_is_accepted() -> None:
     outgoing = ssl.MemoryBIO()
     begun = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
@@ -69,18 +69,18 @@ def test_the_hellos_of_our_own_clients_are_accepted() -> None:
     assert read(outgoing.read()) == (True, False)
 
 
-def test_records_of_other_types_hide_nothing() -> None:
+def test_a_tls_record_of_another_type_does_not_hide_a_finite_field_group() -> None:
     data = hello([FFDHE8192], [FFDHE8192], 500)
     cut = 5 + 500
     assert read(data[:cut] + b"\x14\3\3\0\1\1" + data[cut:]) == (True, True)
 
 
-def test_a_message_that_is_not_a_hello_is_left_to_openssl() -> None:
+def test_a_first_message_that_is_not_a_client_hello_is_left_to_openssl() -> None:
     assert read(b"\x16\3\1\xff\xff") == (True, False)
     assert read(b"\x16\3\1\0\4\2\0\0\0") == (True, False)
 
 
-def test_garbage_raises_nothing() -> None:
+def test_a_damaged_client_hello_raises_no_exception() -> None:
     chance = random.Random(5)
     whole = hello([X25519, FFDHE8192], [X25519, FFDHE8192])
     for _ in range(2000):

@@ -39,7 +39,7 @@ async def test_pipelined_requests_are_answered_in_order(harness: Harness) -> Non
 
 
 @scenario()
-async def test_a_request_cut_anywhere_is_put_together(harness: Harness) -> None:
+async def test_a_request_that_arrives_byte_by_byte_is_answered(harness: Harness) -> None:
     client = await harness.connect()
     for byte in frame(ECHO, 7, b"hello"):
         client.writer.write(bytes([byte]))
@@ -48,7 +48,7 @@ async def test_a_request_cut_anywhere_is_put_together(harness: Harness) -> None:
 
 
 @scenario()
-async def test_replies_keep_the_order_of_requests_whatever_becomes_ready_first(
+async def test_replies_keep_the_order_of_their_requests_if_a_later_one_is_ready_first(
     harness: Harness,
 ) -> None:
     client = await harness.connect()
@@ -75,7 +75,7 @@ async def test_replies_keep_the_order_of_requests_whatever_becomes_ready_first(
 
 
 @scenario()
-async def test_a_waiting_request_does_not_hold_up_the_ones_behind_it(harness: Harness) -> None:
+async def test_a_request_is_processed_while_an_earlier_one_waits(harness: Harness) -> None:
     client = await harness.connect()
     client.send(WAIT, 1)
     client.send(ECHO, 2, b"served meanwhile")
@@ -85,7 +85,7 @@ async def test_a_waiting_request_does_not_hold_up_the_ones_behind_it(harness: Ha
 
 
 @scenario()
-async def test_a_request_without_reply_is_followed_by_the_next_reply(harness: Harness) -> None:
+async def test_a_request_without_a_reply_does_not_hold_back_the_next_reply(harness: Harness) -> None:
     client = await harness.connect()
     client.send(SILENT, 1, b"acks=0")
     assert await client.ask(ECHO, 2, b"next") == (2, b"next")
@@ -93,7 +93,7 @@ async def test_a_request_without_reply_is_followed_by_the_next_reply(harness: Ha
 
 
 @scenario()
-async def test_calls_share_their_context_while_it_stays_the_same(harness: Harness) -> None:
+async def test_requests_of_one_api_and_version_share_one_call_object(harness: Harness) -> None:
     client = await harness.connect()
     for number in range(3):
         await client.ask(ECHO, number)
@@ -140,7 +140,7 @@ def test_a_future_that_fails_after_its_connection_closed_is_not_logged(caplog: p
 
 
 @scenario()
-async def test_case_47_unknown_api_and_unsupported_version_close(harness: Harness) -> None:
+async def test_case_47_an_unknown_api_or_unsupported_version_closes_the_connection(harness: Harness) -> None:
     for key, version in ((99, 0), (ECHO, 2), (ECHO, -1), (-1, 0)):
         client = await harness.connect()
         client.send(key, 1, version=version)
@@ -148,7 +148,7 @@ async def test_case_47_unknown_api_and_unsupported_version_close(harness: Harnes
 
 
 @scenario()
-async def test_case_47_apiversions_of_an_unknown_version_is_answered(harness: Harness) -> None:
+async def test_case_47_an_api_versions_request_of_an_unsupported_version_is_answered(harness: Harness) -> None:
     client = await harness.connect()
     client.send(18, 5, b"whatever the body is", version=99)
     assert await client.receive() == (5, UNSUPPORTED)
@@ -156,7 +156,7 @@ async def test_case_47_apiversions_of_an_unknown_version_is_answered(harness: Ha
 
 
 @scenario()
-async def test_case_48_a_request_that_does_not_decode_closes_after_earlier_replies(
+async def test_case_48_a_request_that_cannot_be_decoded_closes_the_connection_after_earlier_replies(
     harness: Harness,
 ) -> None:
     client = await harness.connect()
@@ -167,7 +167,7 @@ async def test_case_48_a_request_that_does_not_decode_closes_after_earlier_repli
 
 
 @scenario()
-async def test_case_48_a_frame_shorter_than_its_header_closes(harness: Harness) -> None:
+async def test_case_48_a_frame_shorter_than_a_request_header_closes_the_connection(harness: Harness) -> None:
     for body in (b"", b"\0", b"\0\3\0\1\0\0\0", b"\0\3\0\1\0\0\0\1\0\x10abc"):
         client = await harness.connect()
         client.writer.write(struct.pack(">i", len(body)) + body)
@@ -175,7 +175,7 @@ async def test_case_48_a_frame_shorter_than_its_header_closes(harness: Harness) 
 
 
 @scenario()
-async def test_case_45_lying_lengths_close_and_allocate_nothing(harness: Harness) -> None:
+async def test_case_45_an_impossible_frame_length_closes_the_connection_without_an_allocation(harness: Harness) -> None:
     for length in (-1, -(2**31), 104_857_601, 2**31 - 1):
         client = await harness.connect()
         client.writer.write(struct.pack(">i", length))
@@ -184,7 +184,7 @@ async def test_case_45_lying_lengths_close_and_allocate_nothing(harness: Harness
 
 
 @scenario()
-async def test_case_46_many_connections_that_declare_much_and_send_little_cost_little(
+async def test_case_46_connections_that_declare_large_frames_and_send_few_bytes_take_little_memory(
     harness: Harness,
 ) -> None:
     clients = [await harness.connect() for _ in range(60)]
@@ -197,7 +197,7 @@ async def test_case_46_many_connections_that_declare_much_and_send_little_cost_l
     await harness.until(lambda: harness.server.memory.taken == 0)
 
 
-def test_case_47_the_log_names_peer_and_cause_once_for_a_flood(
+def test_case_47_a_flood_of_http_requests_is_logged_in_few_lines_with_peer_and_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @scenario()
@@ -215,7 +215,7 @@ def test_case_47_the_log_names_peer_and_cause_once_for_a_flood(
     assert "HTTP" in lines[0]
 
 
-def test_case_58_a_tls_hello_on_a_plaintext_port_closes_with_a_hint(
+def test_case_58_a_tls_connection_to_a_plaintext_listener_is_closed_and_logged_with_a_hint(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @scenario()
@@ -230,7 +230,7 @@ def test_case_58_a_tls_hello_on_a_plaintext_port_closes_with_a_hint(
     assert "security.protocol=PLAINTEXT" in caplog.text
 
 
-def test_a_handler_that_fails_closes_its_connection_and_is_logged_once(
+def test_a_handler_that_raises_closes_its_connection_and_is_not_logged_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @scenario()
@@ -249,7 +249,7 @@ def test_a_handler_that_fails_closes_its_connection_and_is_logged_once(
 
 
 @scenario(Limits(max_unanswered=10))
-async def test_unanswered_requests_are_bounded_and_reading_resumes(harness: Harness) -> None:
+async def test_a_connection_with_too_many_unanswered_requests_is_not_read_until_a_reply(harness: Harness) -> None:
     client = await harness.connect()
     for number in range(500):
         client.send(WAIT, number)
@@ -263,7 +263,7 @@ async def test_unanswered_requests_are_bounded_and_reading_resumes(harness: Harn
 
 
 @scenario()
-async def test_a_connection_that_a_handler_holds_serves_nothing_more_until_it_is_released(
+async def test_a_connection_that_is_held_serves_no_request_until_every_hold_is_released(
     harness: Harness,
 ) -> None:
     client = await harness.connect()
@@ -284,7 +284,7 @@ async def test_a_connection_that_a_handler_holds_serves_nothing_more_until_it_is
 
 
 @scenario(Limits(max_unsent=100_000))
-async def test_case_51_a_client_that_never_reads_is_muted_bounded_and_then_closed(
+async def test_case_51_a_client_that_never_reads_is_muted_and_closed_after_the_idle_time(
     harness: Harness,
 ) -> None:
     client = await harness.connect()
@@ -302,7 +302,7 @@ async def test_case_51_a_client_that_never_reads_is_muted_bounded_and_then_close
 
 
 @scenario(Limits(max_unsent=100_000))
-async def test_a_slow_reader_gets_everything(harness: Harness) -> None:
+async def test_a_client_that_reads_slowly_gets_every_reply(harness: Harness) -> None:
     client = await harness.connect()
     for number in range(300):
         client.send(BULK, number, b"60000")
@@ -313,7 +313,7 @@ async def test_a_slow_reader_gets_everything(harness: Harness) -> None:
 
 
 @scenario()
-async def test_case_49_an_idle_connection_is_closed_and_a_waiting_one_is_not(
+async def test_case_49_an_idle_connection_is_closed_unless_a_request_waits(
     harness: Harness,
 ) -> None:
     idle, waiting = await harness.connect(), await harness.connect()
@@ -329,7 +329,7 @@ async def test_case_49_an_idle_connection_is_closed_and_a_waiting_one_is_not(
 
 
 @scenario()
-async def test_case_49_a_frame_that_trickles_in_is_cut_off_and_others_are_not(
+async def test_case_49_a_request_that_arrives_too_slowly_closes_only_its_connection(
     harness: Harness,
 ) -> None:
     slow, lively = await harness.connect(), await harness.connect()
@@ -361,7 +361,7 @@ async def test_the_deadline_of_a_frame_counts_from_its_first_byte(harness: Harne
 
 
 @scenario(Limits(max_unanswered=1))
-async def test_the_deadline_of_a_frame_does_not_run_while_nobody_reads(harness: Harness) -> None:
+async def test_the_deadline_of_a_frame_does_not_run_while_its_connection_is_not_read(harness: Harness) -> None:
     client = await harness.connect()
     data = frame(ECHO, 2, b"later")
     client.writer.write(frame(WAIT, 1, b"") + data[:9])
@@ -375,7 +375,7 @@ async def test_the_deadline_of_a_frame_does_not_run_while_nobody_reads(harness: 
 
 
 @scenario(Limits(queued_bytes=50_000))
-async def test_memory_for_partial_frames_is_bounded_over_all_connections(harness: Harness) -> None:
+async def test_the_memory_of_incomplete_requests_is_limited_over_all_connections(harness: Harness) -> None:
     greedy = [await harness.connect() for _ in range(20)]
     for client in greedy:
         client.writer.write(struct.pack(">i", 1_000_000) + b"x" * 9_000)

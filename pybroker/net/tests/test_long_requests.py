@@ -8,7 +8,7 @@ from pybroker.net.tests.harness import ECHO, WORK, Answer, Harness, frame, hold_
 
 
 @scenario()
-async def test_many_requests_of_one_packet_are_served_in_several_visits(harness: Harness) -> None:
+async def test_many_pipelined_requests_leave_the_event_loop_free_in_between(harness: Harness) -> None:
     served_by_then: list[int] = []
 
     def busy(request: bytes) -> Answer:
@@ -26,7 +26,7 @@ async def test_many_requests_of_one_packet_are_served_in_several_visits(harness:
 
 
 @scenario()
-async def test_a_request_that_takes_long_to_decode_is_answered_in_its_place(harness: Harness) -> None:
+async def test_a_request_that_takes_long_to_decode_is_answered_in_order(harness: Harness) -> None:
     client = await harness.connect()
     client.send(ECHO, 1, b"before")
     client.send(ECHO, 2, b"large" + bytes(300_000))
@@ -46,7 +46,7 @@ async def test_a_request_that_takes_long_to_decode_is_answered_in_its_place(harn
 
 
 @scenario()
-async def test_a_large_request_that_does_not_decode_closes_its_connection(harness: Harness) -> None:
+async def test_a_large_request_that_cannot_be_decoded_closes_its_connection(harness: Harness) -> None:
     client = await harness.connect()
     client.send(ECHO, 1, b"large and bad")
     assert await client.is_closed()
@@ -62,7 +62,9 @@ async def test_a_large_request_that_is_refused_leaves_nothing_to_the_garbage_col
 
 
 @scenario()
-async def test_a_client_that_goes_while_its_large_request_is_decoded_leaves_nothing(harness: Harness) -> None:
+async def test_a_client_that_disconnects_while_its_large_request_is_decoded_leaves_no_connection(
+    harness: Harness
+) -> None:
     client = await harness.connect()
     client.send(ECHO, 1, b"large" + bytes(300_000))
     await client.writer.drain()

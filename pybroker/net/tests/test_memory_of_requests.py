@@ -73,7 +73,7 @@ def dense(api: Any, version: int, grown: int) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.api.name)
-def test_the_memory_of_a_decoded_request_follows_its_size(row: Row) -> None:
+def test_a_decoded_request_takes_memory_in_proportion_to_its_size(row: Row) -> None:
     api: Any = row.api
     for version in sorted({api.min_version, max(api.min_version, api.flexible_from), api.max_version}):
         if api.min_version <= version <= api.max_version:

@@ -19,7 +19,7 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import CreateTopics, DeleteTopics, DescribeCluster, errors
 
 
-def test_both_sides_prove_that_they_know_the_secret() -> None:
+def test_two_brokers_prove_to_each_other_that_they_know_the_peer_secret() -> None:
     server = peer_secret.Server(b"secret", 1, bytes(32))
     client = peer_secret.Client(b"secret", 2, 1, bytes(32))
     answer, nobody = server.on_message(client.first)
@@ -27,7 +27,7 @@ def test_both_sides_prove_that_they_know_the_secret() -> None:
     assert server.on_message(client.on_answer(answer)) == (b"", 2)
 
 
-def test_a_side_without_the_secret_is_not_accepted_as_a_broker() -> None:
+def test_a_process_without_the_peer_secret_is_not_accepted_as_a_broker() -> None:
     server = peer_secret.Server(b"secret", 1, bytes(32))
     client = peer_secret.Client(b"guess", 2, 1, bytes(32))
     answer, _ = server.on_message(client.first)
@@ -37,7 +37,7 @@ def test_a_side_without_the_secret_is_not_accepted_as_a_broker() -> None:
         server.on_message(peer_secret.proof(b"guess", b"client", client.first, answer[:36]))
 
 
-def test_the_proof_of_a_server_does_not_work_for_a_client() -> None:
+def test_a_client_that_returns_the_servers_own_proof_is_refused() -> None:
     server = peer_secret.Server(b"secret", 1, bytes(32))
     client = peer_secret.Client(b"secret", 2, 1, bytes(32))
     answer, _ = server.on_message(client.first)
@@ -45,7 +45,7 @@ def test_the_proof_of_a_server_does_not_work_for_a_client() -> None:
         server.on_message(answer[36:])
 
 
-def test_another_broker_at_that_address_is_detected() -> None:
+def test_a_broker_detects_that_another_broker_answers_at_the_address() -> None:
     server = peer_secret.Server(b"secret", 3, bytes(32))
     client = peer_secret.Client(b"secret", 2, 1, bytes(32))
     answer, _ = server.on_message(client.first)
@@ -53,7 +53,7 @@ def test_another_broker_at_that_address_is_detected() -> None:
         client.on_answer(answer)
 
 
-def test_a_broker_sends_requests_to_another_and_notices_its_end(tmp_path: Path) -> None:
+def test_a_request_to_another_broker_is_answered_and_fails_after_that_broker_is_killed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             first, second = await cluster.start(1), await cluster.start(2)
@@ -85,7 +85,7 @@ class Never:
         await asyncio.get_running_loop().create_future()
 
 
-def test_a_marker_that_waits_does_not_hold_up_the_first_write_of_another_transaction(tmp_path: Path) -> None:
+def test_a_waiting_transaction_marker_does_not_delay_the_first_write_of_another_transaction(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             there, here = await _two_brokers(cluster)
@@ -104,7 +104,7 @@ def test_a_marker_that_waits_does_not_hold_up_the_first_write_of_another_transac
     in_loop(scenario)
 
 
-def test_a_deletion_that_takes_long_holds_up_neither_the_isr_nor_other_requests(tmp_path: Path) -> None:
+def test_a_slow_topic_deletion_delays_neither_isr_changes_nor_other_requests(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             controller, other = await _two_brokers(cluster)

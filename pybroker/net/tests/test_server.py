@@ -14,7 +14,7 @@ from pybroker.net.tests.harness import ECHO, WAIT, Answer, Harness, scenario, tu
 
 
 @scenario(Limits(max_per_ip=3))
-async def test_case_50_connections_above_max_per_ip_are_closed(harness: Harness) -> None:
+async def test_case_50_connections_over_max_connections_per_ip_are_closed(harness: Harness) -> None:
     kept = [await harness.connect() for _ in range(3)]
     for number, client in enumerate(kept):
         assert await client.ask(ECHO, number) == (number, b"")
@@ -25,13 +25,13 @@ async def test_case_50_connections_above_max_per_ip_are_closed(harness: Harness)
 
 
 @scenario(Limits(max_per_ip=0, per_ip={"127.0.0.1": 1}))
-async def test_case_50_an_override_counts_for_its_address(harness: Harness) -> None:
+async def test_case_50_an_override_of_max_connections_per_ip_limits_its_address(harness: Harness) -> None:
     assert await (await harness.connect()).ask(ECHO, 1) == (1, b"")
     assert await (await harness.connect()).is_closed()
 
 
 @scenario()
-async def test_the_number_of_connections_is_told_when_it_changes(harness: Harness) -> None:
+async def test_the_server_reports_each_change_of_the_number_of_connections(harness: Harness) -> None:
     clients = [await harness.connect() for _ in range(2)]
     await harness.until(lambda: harness.counts == [0, 1, 2])
     clients[0].reset()
@@ -39,7 +39,7 @@ async def test_the_number_of_connections_is_told_when_it_changes(harness: Harnes
 
 
 @scenario(Limits(max_connections=5))
-async def test_case_50_connections_above_max_connections_wait_for_their_turn(
+async def test_case_50_connections_over_max_connections_wait_until_others_close(
     harness: Harness,
 ) -> None:
     clients = [await harness.connect() for _ in range(8)]
@@ -56,7 +56,7 @@ async def test_case_50_connections_above_max_connections_wait_for_their_turn(
 
 
 @scenario(Limits(max_connections=3, silent_s=5.0))
-async def test_silent_connections_keep_no_client_out(harness: Harness) -> None:
+async def test_silent_connections_are_closed_to_admit_new_clients(harness: Harness) -> None:
     known = await harness.connect()
     assert await known.ask(ECHO, 1) == (1, b"")
     silent = [await harness.connect() for _ in range(2)]
@@ -75,7 +75,7 @@ async def test_silent_connections_keep_no_client_out(harness: Harness) -> None:
 
 
 @scenario(Limits(max_connections=1, silent_s=0.001))
-async def test_a_waiting_connection_is_accepted_when_another_one_has_been_silent_for_long(harness: Harness) -> None:
+async def test_a_waiting_connection_is_accepted_once_another_has_been_silent_too_long(harness: Harness) -> None:
     silent, late = await harness.connect(), await harness.connect()
     assert await late.ask(ECHO, 1) == (1, b"")
     assert await silent.is_closed()
@@ -109,7 +109,7 @@ async def test_case_50_a_flood_of_connections_leaks_no_file_or_memory(harness: H
 
 
 @scenario()
-async def test_shutdown_answers_requests_in_progress_and_accepts_no_new_ones(harness: Harness) -> None:
+async def test_shutdown_answers_requests_in_progress_and_refuses_new_connections(harness: Harness) -> None:
     quiet, busy = await harness.connect(), await harness.connect()
     busy.send(WAIT, 1)
     await harness.until(lambda: len(harness.waiting) == 1)
@@ -124,7 +124,7 @@ async def test_shutdown_answers_requests_in_progress_and_accepts_no_new_ones(har
 
 
 @scenario()
-async def test_shutdown_does_not_wait_longer_than_its_grace(harness: Harness) -> None:
+async def test_shutdown_waits_for_a_request_no_longer_than_its_grace_period(harness: Harness) -> None:
     client = await harness.connect()
     client.send(WAIT, 1)
     await harness.until(lambda: len(harness.waiting) == 1)
@@ -133,13 +133,13 @@ async def test_shutdown_does_not_wait_longer_than_its_grace(harness: Harness) ->
     await harness.until(lambda: harness.waiting[0].cancelled())
 
 
-def test_a_taken_port_is_found_when_it_is_bound() -> None:
+def test_a_port_in_use_is_reported_when_a_listener_binds_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
         bind(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", taken.getsockname()[1]))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "", "::1"])
-def test_every_kind_of_address_can_be_listened_on(host: str) -> None:
+def test_a_listener_binds_an_ipv4_or_ipv6_address_a_host_name_or_all_addresses(host: str) -> None:
     if host == "::1" and not socket.has_ipv6:
         return
     try:
@@ -155,7 +155,7 @@ def test_every_kind_of_address_can_be_listened_on(host: str) -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6")
-def test_the_listener_on_all_addresses_of_ipv6_is_reached_by_ipv4() -> None:
+def test_a_listener_on_all_ipv6_addresses_is_reached_over_ipv4() -> None:
     with bind(Endpoint("PLAINTEXT", "PLAINTEXT", "::", 0)) as listener:
         listener.listen()
         socket.create_connection(("127.0.0.1", listener.endpoint.port)).close()
@@ -164,7 +164,7 @@ def test_the_listener_on_all_addresses_of_ipv6_is_reached_by_ipv4() -> None:
 @pytest.mark.parametrize(
     ("addresses", "bound"), [(("::1", "127.0.0.1"), "127.0.0.1"), (("127.0.0.1",), "127.0.0.1"), (("::1",), "::1")]
 )
-def test_a_name_is_listened_on_by_an_address_that_it_has(
+def test_a_listener_on_a_host_name_binds_its_ipv4_address_or_else_its_ipv6_address(
     monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...], bound: str
 ) -> None:
     if bound == "::1" and not socket.has_dualstack_ipv6():
@@ -176,19 +176,19 @@ def test_a_name_is_listened_on_by_an_address_that_it_has(
         assert listener.getsockname()[0] == bound
 
 
-def test_overrides_are_by_address_whatever_form_they_come_in() -> None:
+def test_overrides_of_max_connections_per_ip_accept_ipv4_ipv6_and_host_names() -> None:
     assert parse_overrides("127.0.0.1:5, [::1]:7") == {"127.0.0.1": 5, "::1": 7}
     assert parse_overrides("localhost:9")["127.0.0.1"] == 9
     assert parse_overrides("") == {}
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", "no.such.host.invalid:1"])
-def test_bad_overrides_are_reported(text: str) -> None:
+def test_an_invalid_override_of_max_connections_per_ip_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="overrides"):
         parse_overrides(text)
 
 
-def test_limits_come_from_the_configuration() -> None:
+def test_the_servers_limits_come_from_the_broker_configuration() -> None:
     config = BrokerConfig(
         {
             "socket.request.max.bytes": 1000,

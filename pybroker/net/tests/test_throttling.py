@@ -87,7 +87,7 @@ class Throttled:
         self.throttling.spent(SimpleNamespace(connection=connection, client_id=self.client_id), seconds)
 
 
-def test_a_producer_is_answered_and_then_muted_until_its_rate_is_the_bound() -> None:
+def test_a_producer_over_its_quota_is_answered_and_then_muted_until_its_rate_meets_the_quota() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
     assert server.ask(alice, 10_000, Told()).throttle_time_ms == 0
     assert alice.held == 0
@@ -100,19 +100,19 @@ def test_a_producer_is_answered_and_then_muted_until_its_rate_is_the_bound() -> 
     assert server.loop.timers == []
 
 
-def test_only_the_bytes_of_produce_count() -> None:
+def test_only_produce_requests_count_towards_producer_byte_rate() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
     assert server.ask(alice, 1_000_000, Told(), produces=False).throttle_time_ms == 0
     assert alice.held == 0
 
 
-def test_a_producer_that_wants_no_answer_is_muted_all_the_same() -> None:
+def test_a_producer_with_acks_0_is_muted_when_it_exceeds_its_quota() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
     assert server.ask(alice, 20_000) is None
     assert alice.held == 1
 
 
-def test_of_two_delays_the_longer_one_counts() -> None:
+def test_a_client_that_exceeds_two_quotas_is_throttled_for_the_longer_time() -> None:
     server, alice = Throttled(producer_byte_rate=1000, request_percentage=1), Connection()
     assert server.ask(alice, 0, Told()).throttle_time_ms == 0
     server.spend(alice, 0.6)
@@ -128,7 +128,7 @@ def test_of_two_delays_the_longer_one_counts() -> None:
 
 
 @pytest.mark.parametrize("client_id", ["app", "x" * 300])
-def test_time_counts_for_the_next_request_of_whatever_kind(client_id: str) -> None:
+def test_a_client_over_its_request_percentage_is_throttled_at_its_next_request(client_id: str) -> None:
     server, alice = Throttled(request_percentage=1), Connection()
     server.client_id = client_id
     assert server.throttling.counts_time
@@ -140,21 +140,21 @@ def test_time_counts_for_the_next_request_of_whatever_kind(client_id: str) -> No
     assert server.ask(alice, 1, Told(), produces=False).throttle_time_ms == 0
 
 
-def test_a_response_without_the_field_only_mutes() -> None:
+def test_a_response_without_throttle_time_ms_still_mutes_its_connection() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
     server.ask(alice, 20_000, object())
     assert alice.held == 1
 
 
 @pytest.mark.parametrize("exempt", [Connection(broker_id=2), Connection(sasl=SimpleNamespace(is_known=False))])
-def test_brokers_and_clients_that_are_not_known_yet_have_no_quotas(exempt: Connection) -> None:
+def test_brokers_and_clients_that_have_not_authenticated_yet_are_not_throttled(exempt: Connection) -> None:
     server = Throttled(producer_byte_rate=1, request_percentage=1)
     assert server.ask(exempt, 1_000_000, Told()).throttle_time_ms == 0
     assert exempt.held == 0
     assert server.ask(Connection(), 1, Told()).throttle_time_ms == 0
 
 
-def test_a_connection_that_closes_takes_its_timer_with_it() -> None:
+def test_a_closed_connection_leaves_no_throttle_timer() -> None:
     server, alice = Throttled(producer_byte_rate=1), Connection()
     server.ask(alice, 1_000_000, Told())
     alice.closed = True
@@ -164,7 +164,7 @@ def test_a_connection_that_closes_takes_its_timer_with_it() -> None:
     assert server.loop.timers == []
 
 
-def test_new_quotas_release_clients_throttled_by_the_old_ones() -> None:
+def test_new_quotas_unmute_all_throttled_clients() -> None:
     server, alice, carol = Throttled(producer_byte_rate=1), Connection(), Connection("carol")
     for connection in (alice, carol):
         server.ask(connection, 1_000_000, Told())
@@ -172,7 +172,7 @@ def test_new_quotas_release_clients_throttled_by_the_old_ones() -> None:
     assert (alice.held, carol.held, server.loop.timers) == (0, 0, [])
 
 
-def test_the_later_steps_of_a_handler_count_without_its_waiting_time() -> None:
+def test_the_later_steps_of_a_handler_count_as_request_time_and_its_waits_do_not() -> None:
     async def main() -> None:
         steps: list[float] = []
         waited = asyncio.get_running_loop().create_future()
@@ -223,7 +223,7 @@ def with_quotas(harness: Harness, **bounds: float) -> Throttling:
 
 
 @scenario()
-async def test_an_open_connection_is_muted_and_read_again(harness: Harness) -> None:
+async def test_a_throttled_connection_is_read_again_when_its_quota_is_removed(harness: Harness) -> None:
     client = await harness.connect()
     assert await client.ask(ECHO, 1) == (1, b"")
     with_quotas(harness, request_percentage=0.000001)
@@ -238,7 +238,7 @@ async def test_an_open_connection_is_muted_and_read_again(harness: Harness) -> N
 
 
 @scenario()
-async def test_delayed_answers_mute_the_connection_as_well(harness: Harness) -> None:
+async def test_a_delayed_response_mutes_its_connection_if_the_client_exceeds_its_quota(harness: Harness) -> None:
     throttling = with_quotas(harness, request_percentage=0.000001)
     client = await harness.connect()
     client.send(WAIT, 1)
@@ -255,7 +255,7 @@ async def test_delayed_answers_mute_the_connection_as_well(harness: Harness) -> 
     assert throttling._muted == {}
 
 
-def test_a_cached_share_ends_when_its_quotas_change() -> None:
+def test_a_connection_obeys_a_changed_quota_at_its_next_request() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
     assert server.ask(alice, 10_000, Told()).throttle_time_ms == 0
     kept = alice.share
@@ -269,7 +269,7 @@ def test_a_cached_share_ends_when_its_quotas_change() -> None:
     assert alice.share.produce is None
 
 
-def test_a_connection_that_may_belong_to_a_broker_keeps_no_share() -> None:
+def test_a_connection_that_may_belong_to_a_broker_caches_no_quota() -> None:
     server, alice = Throttled(producer_byte_rate=1000), Connection()
     alice.authentication = object()
     assert server.ask(alice, 12_000, Told()).throttle_time_ms == 2000
@@ -277,7 +277,7 @@ def test_a_connection_that_may_belong_to_a_broker_keeps_no_share() -> None:
 
 
 @scenario()
-async def test_clients_of_one_connection_have_shares_of_their_own(harness: Harness) -> None:
+async def test_a_request_with_another_client_id_does_not_use_the_cached_quota(harness: Harness) -> None:
     throttling = with_quotas(harness, request_percentage=50.0)
     client = await harness.connect()
     [connection] = harness.server.connections
@@ -292,7 +292,7 @@ async def test_clients_of_one_connection_have_shares_of_their_own(harness: Harne
 
 
 @scenario()
-async def test_a_wait_ends_with_its_connection(harness: Harness) -> None:
+async def test_a_waiting_request_with_quotas_is_cancelled_when_its_connection_closes(harness: Harness) -> None:
     with_quotas(harness, producer_byte_rate=1.0)
     client = await harness.connect()
     client.send(WAIT, 1)

@@ -91,7 +91,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @scenario(secured=server())
-async def test_requests_by_tls_are_answered_in_order(harness: Harness) -> None:
+async def test_requests_over_tls_are_answered_in_order(harness: Harness) -> None:
     connected = await harness.connect_tls(client())
     for number in range(500):
         connected.send(ECHO, number, b"%d" % number)
@@ -101,7 +101,7 @@ async def test_requests_by_tls_are_answered_in_order(harness: Harness) -> None:
 
 
 @scenario(secured=server())
-async def test_large_requests_and_replies_by_tls_arrive_whole(harness: Harness) -> None:
+async def test_large_requests_and_replies_over_tls_arrive_whole(harness: Harness) -> None:
     connected = await harness.connect_tls(client())
     body = bytes(range(256)) * 8192
     connected.send(ECHO, 1, body + b"end")
@@ -135,7 +135,7 @@ async def test_a_delayed_reply_is_sent_over_tls_when_it_is_ready(harness: Harnes
 
 
 @scenario(Limits(queued_bytes=3 * MB), secured=server())
-async def test_tls_waits_at_the_memory_limit_and_continues(harness: Harness) -> None:
+async def test_a_tls_request_that_exceeds_the_memory_limit_waits_until_memory_is_free(harness: Harness) -> None:
     first, second = [await harness.connect_tls(client()) for _ in range(2)]
     body = b"x" * (2 * MB)
     whole = frame(ECHO, 1, body)
@@ -168,7 +168,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_case_58_a_bad_handshake_is_closed_and_logged(what: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_case_58_a_failed_tls_handshake_closes_its_connection_and_is_logged(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
     data, told = BAD[what]
 
     @scenario(secured=server())
@@ -185,7 +187,7 @@ def test_case_58_a_bad_handshake_is_closed_and_logged(what: str, caplog: pytest.
 
 
 @scenario(secured=server())
-async def test_bytes_that_are_not_tls_after_the_handshake_close_only_that_connection(harness: Harness) -> None:
+async def test_a_tls_record_that_cannot_be_decrypted_closes_only_its_connection(harness: Harness) -> None:
     near = socket.create_connection(("127.0.0.1", harness.tls_port))
     near.setblocking(False)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -204,7 +206,7 @@ async def test_bytes_that_are_not_tls_after_the_handshake_close_only_that_connec
 
 
 @scenario(Limits(max_handshakes=3, max_per_ip=20), secured=server())
-async def test_stalled_handshakes_are_closed_for_new_ones(harness: Harness) -> None:
+async def test_the_oldest_stalled_tls_handshakes_are_closed_to_admit_new_ones(harness: Harness) -> None:
     silent = [await raw(harness) for _ in range(5)]
     half = [await raw(harness, hello()[:100]) for _ in range(5)]
     assert await is_served(harness)
@@ -212,7 +214,9 @@ async def test_stalled_handshakes_are_closed_for_new_ones(harness: Harness) -> N
     assert all([await each.is_closed() for each in (*silent, *half[:2])])
 
 
-def test_a_hello_with_a_finite_field_costs_no_handshake_step(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_hello_with_a_finite_field_group_is_refused_before_the_handshake(
+    caplog: pytest.LogCaptureFixture
+) -> None:
     @scenario(secured=server())
     async def run(harness: Harness) -> None:
         handshakes = harness.server.handshakes["OUTSIDE"]
@@ -230,7 +234,7 @@ def test_a_hello_with_a_finite_field_costs_no_handshake_step(caplog: pytest.LogC
 
 
 @scenario(Limits(max_handshakes=3, max_per_ip=20), secured=server())
-async def test_handshakes_that_wait_for_the_thread_are_limited_and_leave_nothing_to_do(harness: Harness) -> None:
+async def test_waiting_tls_handshakes_are_limited_and_those_closed_meanwhile_cost_no_work(harness: Harness) -> None:
     handshakes = harness.server.handshakes["OUTSIDE"]
     steps: list[Callable[[], str | None]] = []
     handshakes.work = lambda step, then: steps.append(step)  # type: ignore[method-assign]
@@ -247,7 +251,7 @@ async def test_handshakes_that_wait_for_the_thread_are_limited_and_leave_nothing
 
 
 @scenario(secured=server())
-async def test_a_hello_without_end_is_given_up(harness: Harness) -> None:
+async def test_an_endless_client_hello_closes_its_connection(harness: Harness) -> None:
     piece = b"\x16\3\1\x40\0" + bytes(1 << 14)
     first = b"\x16\3\1\0\4\1\xff\xff\xff"
     endless = await raw(harness, first + 5 * piece)
@@ -256,7 +260,7 @@ async def test_a_hello_without_end_is_given_up(harness: Harness) -> None:
 
 
 @scenario(secured=server())
-async def test_a_handshake_that_takes_too_long_is_ended(harness: Harness) -> None:
+async def test_a_tls_handshake_that_takes_too_long_is_closed(harness: Harness) -> None:
     silent, half = await raw(harness), await raw(harness, hello())
     await harness.until(lambda: len(harness.server.handshakes["OUTSIDE"].open) == 2)
     harness.later(HANDSHAKE_S / 2)
@@ -269,7 +273,7 @@ async def test_a_handshake_that_takes_too_long_is_ended(harness: Harness) -> Non
 
 
 @scenario(Limits(max_connections=2), secured=server())
-async def test_handshakes_count_as_connections(harness: Harness) -> None:
+async def test_tls_handshakes_count_towards_max_connections(harness: Harness) -> None:
     clients = [await raw(harness) for _ in range(3)]
     await harness.until(lambda: harness.server.count() == 2)
     await turns()
@@ -280,7 +284,7 @@ async def test_handshakes_count_as_connections(harness: Harness) -> None:
 
 
 @scenario(Limits(per_listener={"OUTSIDE": 2}), secured=server())
-async def test_one_listener_has_as_many_connections_as_its_own_limit_and_others_go_on(harness: Harness) -> None:
+async def test_a_listener_at_its_own_connection_limit_does_not_limit_other_listeners(harness: Harness) -> None:
     known = await harness.connect_tls(client())
     assert await known.ask(ECHO, 1) == (1, b"")
     silent = await raw(harness)
@@ -302,7 +306,9 @@ async def test_one_listener_has_as_many_connections_as_its_own_limit_and_others_
 
 
 @scenario(Limits(max_connections=2, protected="PLAINTEXT"), secured=server())
-async def test_one_more_of_the_brokers_listener_ends_the_least_recently_used_of_another(harness: Harness) -> None:
+async def test_an_inter_broker_connection_at_max_connections_closes_the_least_recently_used_client(
+    harness: Harness
+) -> None:
     first, second = [await harness.connect_tls(client()) for _ in range(2)]
     for each in (first, second, first):
         harness.loop.ahead_s += 1
@@ -333,7 +339,7 @@ async def test_one_more_of_the_brokers_listener_ends_the_least_recently_used_of_
     ],
     ids=["no certificate", "of another CA", "that trusts another CA", "without a principal"],
 )
-def test_clients_without_access_are_refused_with_a_reason(
+def test_clients_that_fail_tls_authentication_are_refused_and_the_reason_is_logged(
     context: ssl.SSLContext, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
