@@ -89,7 +89,7 @@ def sessions_never_end() -> list[Patch]:
     return [(authentication.Authentication, "__init__", unlimited)]
 
 
-@defect("pybroker/config/tests/test_sasl_listeners.py::test_a_sasl_listener_with_impossible_settings_stops_the_start")
+@defect("pybroker/config/tests/test_sasl_listeners.py::test_a_sasl_listener_with_invalid_settings_stops_the_start")
 def settings_of_sasl_are_not_looked_at() -> list[Patch]:
     """The broker silently ignores a misspelt setting."""
     return [(sasl_listeners, "errors_of", lambda config: ())]

@@ -54,7 +54,7 @@ listener.name.internal.ssl.keystore.location=/x
 """
 
 
-def test_arguments_win_over_environment_over_file_over_its_base(tmp_path: Path) -> None:
+def test_arguments_override_the_environment_which_overrides_the_file_and_its_base(tmp_path: Path) -> None:
     path, base = tmp_path / "server.properties", tmp_path / "cluster.properties"
     base.write_text("node.id=1\nlog.roll.hours=1\nbroker.rack=r")
     path.write_text("num.partitions=2\nlog.retention.hours=2\nlog.roll.hours=2\nnode.id=2")
@@ -72,7 +72,7 @@ def test_arguments_win_over_environment_over_file_over_its_base(tmp_path: Path) 
     assert config["message.max.bytes"] == 1_048_588
 
 
-def test_a_server_properties_of_a_real_kafka_starts(tmp_path: Path) -> None:
+def test_the_server_properties_of_a_real_kafka_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(REAL_SERVER_PROPERTIES)
     config = BrokerConfig.load([], {}, str(path))
@@ -89,12 +89,12 @@ def test_an_unknown_key_is_an_error_with_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize("factor", ["0", "-1", "1.5"])
-def test_the_load_factor_of_the_cleaners_map_is_a_share(factor: str) -> None:
+def test_a_load_factor_of_the_cleaner_that_is_not_a_fraction_is_refused(factor: str) -> None:
     with pytest.raises(ConfigError, match=r"log\.cleaner\.io\.buffer\.load\.factor"):
         BrokerConfig.load([f"log.cleaner.io.buffer.load.factor={factor}"], {})
 
 
-def test_a_variable_of_a_client_is_ignored_and_reported() -> None:
+def test_an_environment_variable_with_an_unknown_key_is_ignored_and_reported() -> None:
     variables = {"KAFKA_BOOTSTRAP_SERVERS": "b:9092", "KAFKA_NUM_PARTITION": "2", "KAFKA_NUM_IO_THREADS": "2"}
     BrokerConfig.load([], variables)
     assert list(of_environment(variables)) == [
@@ -103,7 +103,7 @@ def test_a_variable_of_a_client_is_ignored_and_reported() -> None:
     ]
 
 
-def test_a_bad_value_names_its_variable() -> None:
+def test_the_error_for_an_invalid_value_names_its_environment_variable() -> None:
     with pytest.raises(ConfigError) as error:
         BrokerConfig.load([], {"KAFKA_LOG_SEGMENT_BYTES": "12"})
     assert str(error.value) == "log.segment.bytes=12 is below 1024 (from KAFKA_LOG_SEGMENT_BYTES)"
@@ -136,13 +136,13 @@ def test_all_errors_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
         ({"log.retention.ms": "-1"}, -1),
     ],
 )
-def test_retention_in_ms_wins_over_minutes_over_hours(
+def test_log_retention_ms_overrides_minutes_which_override_hours(
     settings: dict[str, str], retention_ms: int
 ) -> None:
     assert topic_config(BrokerConfig(settings), {}).retention_ms == retention_ms
 
 
-def test_roll_and_flush_settings_have_synonyms() -> None:
+def test_log_roll_and_flush_keys_of_the_broker_set_those_of_a_topic() -> None:
     config = BrokerConfig(
         {"log.roll.hours": "2", "log.roll.jitter.hours": "1", "log.flush.scheduler.interval.ms": 9}
     )
@@ -151,7 +151,7 @@ def test_roll_and_flush_settings_have_synonyms() -> None:
     assert topic_config(BrokerConfig({"log.roll.ms": "7"}), {}).segment_ms == 7
 
 
-def test_a_topics_overrides_win_over_the_brokers_defaults() -> None:
+def test_a_topic_config_overrides_the_brokers_default() -> None:
     config = BrokerConfig({"log.cleanup.policy": "compact", "flush.acks": "true"})
     log = topic_config(config, {"cleanup.policy": "compact, delete", "segment.bytes": "2048"})
     assert log.cleanup_policy == {"compact", "delete"}
@@ -159,11 +159,11 @@ def test_a_topics_overrides_win_over_the_brokers_defaults() -> None:
     assert topic_config(config, {}).cleanup_policy == {"compact"}
 
 
-def test_without_settings_a_log_is_configured_as_kafkas() -> None:
+def test_a_log_without_settings_has_kafkas_defaults() -> None:
     assert topic_config(BrokerConfig({}), {}) == LogConfig()
 
 
-def test_equal_topic_configurations_are_one_object_until_a_default_changes() -> None:
+def test_equal_topic_configs_are_one_object_until_a_default_changes() -> None:
     config = BrokerConfig({})
     before = topic_config(config, {"retention.ms": "5"})
     assert topic_config(config, {"retention.ms": "5"}) is before
@@ -171,7 +171,7 @@ def test_equal_topic_configurations_are_one_object_until_a_default_changes() -> 
     assert topic_config(config, {"retention.ms": "5"}).segment_bytes == 4096
 
 
-def test_bad_topic_overrides_are_refused() -> None:
+def test_an_invalid_topic_config_is_refused() -> None:
     for overrides, complaint in (
         ({"retention.m": "1"}, "retention.m is unknown: did you mean retention.ms?"),
         ({"segment.bytes": "12"}, "segment.bytes=12 is below 1024"),
@@ -186,7 +186,7 @@ def test_bad_topic_overrides_are_refused() -> None:
         assert str(error.value).startswith(complaint)
 
 
-def test_a_broker_wins_over_the_cluster_over_what_is_static() -> None:
+def test_a_dynamic_broker_config_overrides_the_clusters_which_overrides_the_static_one() -> None:
     config = BrokerConfig({"log.cleaner.threads": "2"})
     config.override({}, {"log.cleaner.threads": "3"})
     assert config["log.cleaner.threads"] == 3
@@ -202,7 +202,7 @@ def test_a_broker_wins_over_the_cluster_over_what_is_static() -> None:
     assert config.source("log.cleaner.threads") is Source.STATIC_BROKER
 
 
-def test_listeners_hear_only_what_changed() -> None:
+def test_a_change_of_dynamic_configs_reports_only_the_changed_keys() -> None:
     config = BrokerConfig({"max.connections": "5"})
     heard: list[frozenset[str]] = []
     config.on_change(heard.append)
@@ -212,14 +212,14 @@ def test_listeners_hear_only_what_changed() -> None:
     assert heard == [{"max.connections"}]
 
 
-def test_a_stored_value_that_cannot_be_used_is_ignored() -> None:
+def test_an_invalid_dynamic_config_is_ignored() -> None:
     config = BrokerConfig({})
     config.override({"max.connections": "x", "node.id": "9", "gone.key": "1"}, {})
     assert config["max.connections"] == (1 << 31) - 1
     assert config["node.id"] is None
 
 
-def test_a_topics_key_shows_where_its_value_comes_from() -> None:
+def test_a_described_topic_config_has_its_source_and_synonyms() -> None:
     config = BrokerConfig({"log.retention.hours": "1"})
     shown = describe_topic_key(config, "retention.ms", {})
     assert (shown.text, shown.source) == (str(HOUR_MS), Source.STATIC_BROKER)
@@ -232,14 +232,14 @@ def test_a_topics_key_shows_where_its_value_comes_from() -> None:
     assert describe_topic_key(config, "remote.storage.enable", {}).synonyms == []
 
 
-def test_a_broker_key_shows_its_synonyms() -> None:
+def test_a_described_broker_config_has_its_synonyms() -> None:
     config = BrokerConfig({"log.retention.minutes": "5"})
     shown = describe_broker_key(config, "log.retention.ms")
     assert (shown.text, shown.source) == (None, Source.DEFAULT)
     assert [o.name for o in shown.synonyms] == ["log.retention.minutes", "log.retention.hours"]
 
 
-def test_a_groups_keys_have_the_brokers_defaults_and_bounds() -> None:
+def test_a_group_config_has_the_brokers_default_and_bounds() -> None:
     config = BrokerConfig({"group.consumer.session.timeout.ms": "50000"})
     name = "consumer.session.timeout.ms"
     assert group_config(config, {}, name) == 50_000
@@ -268,13 +268,13 @@ def test_listeners_are_parsed_with_their_protocols() -> None:
 
 
 @pytest.mark.parametrize("text", ["SSL:PLAINTEXT,PLAINTEXT:SSL", "ssl: plaintext , Plaintext :ssl"])
-def test_the_name_of_a_listener_is_only_a_name(text: str) -> None:
+def test_the_protocol_of_a_listener_comes_from_the_protocol_map_not_from_its_name(text: str) -> None:
     config = BrokerConfig({"listeners": "SSL://a:1,PLAINTEXT://a:2", "listener.security.protocol.map": text})
     assert listeners(config) == (Endpoint("SSL", "PLAINTEXT", "a", 1), Endpoint("PLAINTEXT", "SSL", "a", 2))
     assert between_brokers(config) == Endpoint("SSL", "PLAINTEXT", "a", 1)
 
 
-def test_the_older_keys_port_and_host_name_count_if_listeners_is_unset() -> None:
+def test_port_and_host_name_set_the_listener_if_listeners_is_not_set() -> None:
     config = BrokerConfig({"port": "7", "host.name": "h"})
     assert listeners(config) == (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 7),)
 
@@ -292,12 +292,12 @@ def test_the_older_keys_port_and_host_name_count_if_listeners_is_unset() -> None
         {"advertised.listeners": "SSL://h:1"},
     ],
 )
-def test_bad_listeners_are_refused(settings: dict[str, str]) -> None:
+def test_an_invalid_listener_is_refused(settings: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         advertised_listeners(BrokerConfig(settings))
 
 
-def test_the_older_name_of_the_node_id_is_understood() -> None:
+def test_broker_id_and_log_dir_set_what_node_id_and_log_dirs_do() -> None:
     assert BrokerConfig({"broker.id": "3"}).node_id == 3
     assert BrokerConfig({"broker.id": "-1"}).node_id is None
     assert BrokerConfig({"log.dir": "/x"}).log_dirs == ("/x",)

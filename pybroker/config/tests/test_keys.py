@@ -48,11 +48,11 @@ def test_every_key_is_documented_in_one_sentence() -> None:
         assert len(key.doc) > 15, key.name
 
 
-def test_no_broker_key_is_there_twice() -> None:
+def test_the_tables_list_no_broker_key_twice() -> None:
     assert len(KEYS) == len(BROKER_KEYS) + len(TLS_KEYS) + len(SASL_KEYS) + len(INERT_KEYS)
 
 
-def test_every_synonym_is_a_broker_key_of_a_type_that_fits() -> None:
+def test_every_synonym_is_a_broker_key_of_a_matching_type() -> None:
     numbers = {INT, LONG, SHORT}
     for key in (*TOPICS.values(), *GROUPS.values()):
         for synonym in key.synonyms:
@@ -81,7 +81,7 @@ def _key(kind: Type, valid: Valid = ANY) -> Key:
         (PASSWORD, " x ", " x "),
     ],
 )
-def test_text_is_read_by_kafkas_rules(kind: Type, text: str, value: Value) -> None:
+def test_a_value_is_parsed_by_kafkas_rules(kind: Type, text: str, value: Value) -> None:
     assert parse_type(kind, text) == value
 
 
@@ -101,12 +101,12 @@ def test_text_is_read_by_kafkas_rules(kind: Type, text: str, value: Value) -> No
         (DOUBLE, "1_0.0", "a number"),
     ],
 )
-def test_text_that_is_not_of_the_type_is_refused_in_plain_words(kind: Type, text: str, told: str) -> None:
+def test_a_value_of_another_type_is_refused_in_plain_words(kind: Type, text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=rf"is not {told}$"):
         _key(kind).parse(text)
 
 
-def test_the_error_for_a_time_with_a_unit_says_where_units_are_allowed() -> None:
+def test_the_error_for_a_value_with_a_unit_says_where_units_are_allowed() -> None:
     key = KEYS["log.retention.ms"]
     with pytest.raises(ConfigError, match=r"=7d is not a whole number: only pybroker's own verbs take units \(from f"):
         key.parse("7d", "f:1")
@@ -124,7 +124,7 @@ def test_the_error_for_a_time_with_a_unit_says_where_units_are_allowed() -> None
         (INT, Valid(1, 9, besides=-1), "0", "some.key=0 is below 1 (from --set)"),
     ],
 )
-def test_an_error_says_what_where_and_why(
+def test_an_error_names_the_key_the_value_the_reason_and_the_source(
     kind: Type, valid: Valid, text: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -132,17 +132,17 @@ def test_an_error_says_what_where_and_why(
     assert str(error.value) == complaint
 
 
-def test_a_range_may_have_one_value_besides() -> None:
+def test_a_range_may_allow_one_value_outside_it() -> None:
     assert _key(INT, Valid(1, 9, besides=-1)).parse("-1") == -1
 
 
-def test_words_may_be_in_any_case_where_the_table_says_so() -> None:
+def test_a_value_may_be_in_any_case_if_its_key_allows_that() -> None:
     assert _key(STRING, any_case("upgrade")).parse("UpGrade") == "UpGrade"
     with pytest.raises(ConfigError):
         _key(STRING, one_of("upgrade")).parse("UPGRADE")
 
 
-def test_the_throttled_replicas_have_their_own_form() -> None:
+def test_throttled_replicas_are_an_asterisk_or_pairs_of_partition_and_broker() -> None:
     key = TOPICS["leader.replication.throttled.replicas"]
     assert key.parse("*") == ("*",)
     assert key.parse("0:1,1:2") == ("0:1", "1:2")
@@ -160,5 +160,5 @@ def test_a_password_is_not_shown_in_an_error() -> None:
     ("value", "text"),
     [(None, None), (True, "true"), (("a", "b"), "a,b"), (0.5, "0.5"), (1.0e308, "1E308"), (7, "7")],
 )
-def test_values_are_written_as_kafka_shows_them(value: Value, text: str | None) -> None:
+def test_a_value_is_formatted_as_kafka_formats_it(value: Value, text: str | None) -> None:
     assert format_value(value) == text

@@ -50,7 +50,7 @@ def loaded(folder: Path, text: str, *arguments: str) -> BrokerConfig:
     return BrokerConfig.load(arguments, {}, file=str(file))
 
 
-def test_a_line_that_is_not_a_property_is_reported_with_its_place(tmp_path: Path) -> None:
+def test_a_line_that_is_not_a_property_is_reported_with_its_line_number(tmp_path: Path) -> None:
     told = list(of_settings(loaded(tmp_path, "num.partitions=2\nthis is not a property\nconfluent.license=x\n")))
     assert told == [
         "ignored, because they are not Kafka's keys: confluent.license",
@@ -58,7 +58,7 @@ def test_a_line_that_is_not_a_property_is_reported_with_its_place(tmp_path: Path
     ]
 
 
-def test_a_private_key_with_lines_that_are_not_continued_is_not_shown(tmp_path: Path) -> None:
+def test_a_private_key_whose_lines_do_not_end_in_a_backslash_is_not_shown(tmp_path: Path) -> None:
     lines = ["qA7" * 21 + "+/", "kafkaQ9x" * 5, "Zx9kQ3==", "log5Kq+/7==", "num8Q", "-----END PRIVATE KEY-----"]
     file = tmp_path / "server.properties"
     file.write_text("\n".join(["ssl.keystore.key=-----BEGIN PRIVATE KEY-----", *lines]))
@@ -70,7 +70,7 @@ def test_a_private_key_with_lines_that_are_not_continued_is_not_shown(tmp_path: 
     assert {number for number in range(2, 8) if any(f"{file}:{number}" in each for each in told)} == set(range(2, 8))
 
 
-def test_all_errors_are_collected_on_request(tmp_path: Path) -> None:
+def test_a_load_collects_all_errors_on_request(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partition=3\nnum.partitions=x\nlog.retention.hours=2\n")
     errors: list[ConfigError] = []
@@ -79,28 +79,28 @@ def test_all_errors_are_collected_on_request(tmp_path: Path) -> None:
     assert config["log.retention.hours"] == 2
 
 
-def test_for_kafkas_own_file_only_missing_features_are_reported(tmp_path: Path) -> None:
+def test_kafkas_own_server_properties_cause_warnings_only_about_missing_features(tmp_path: Path) -> None:
     assert list(of_settings(loaded(tmp_path, KRAFT))) == [
         "without effect, because there are no share and streams groups: "
         "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor"
     ]
 
 
-def test_keys_of_a_vendor_are_named_in_one_line(tmp_path: Path) -> None:
+def test_unknown_keys_of_a_vendor_are_reported_in_one_line(tmp_path: Path) -> None:
     ignored, metrics = of_settings(loaded(tmp_path, CONFLUENT))
     names = [line.partition("=")[0] for line in CONFLUENT.split() if line.startswith("confluent.")]
     assert ignored == f"ignored, because they are not Kafka's keys: {', '.join(names)}"
     assert metrics == "without effect, because there are no JMX metrics: metric.reporters"
 
 
-def test_keys_of_a_vendor_that_are_like_kafkas_and_those_of_older_kafkas_are_named(tmp_path: Path) -> None:
+def test_keys_that_resemble_kafkas_and_keys_of_older_kafkas_are_reported(tmp_path: Path) -> None:
     text = "logs.dir=/l\nlog.deletion.max.segments.per.run=1\nauto.include.jmx.reporter=true"
     (line,) = of_settings(loaded(tmp_path, text))
     assert line.endswith("Kafka's keys: logs.dir, log.deletion.max.segments.per.run, auto.include.jmx.reporter")
 
 
 @pytest.mark.parametrize("key", ["super.users=User:admin", "allow.everyone.if.no.acl.found=true"])
-def test_settings_of_rights_without_an_authorizer_are_reported(tmp_path: Path, key: str) -> None:
+def test_acl_settings_are_reported_if_there_is_no_authorizer(tmp_path: Path, key: str) -> None:
     (line,) = of_settings(loaded(tmp_path, key))
     name = key.partition("=")[0]
     assert line == f"without effect, because without an authorizer everybody may do everything: {name}"
@@ -145,11 +145,11 @@ def test_settings_of_rights_without_an_authorizer_are_reported(tmp_path: Path, k
           "listener.name.sasl_ssl.plain.sasl.server.max.receive.size"]),
     ],
 )
-def test_keys_of_sasl_that_have_no_effect_are_told_with_the_reason(settings: list[str], told: list[str]) -> None:
+def test_sasl_keys_without_effect_are_reported_with_the_reason(settings: list[str], told: list[str]) -> None:
     assert list(of_settings(BrokerConfig.load(settings, {}))) == told
 
 
-def test_a_controllers_listener_needs_no_entry_in_an_unset_map(tmp_path: Path) -> None:
+def test_a_controller_listener_needs_no_entry_in_a_protocol_map_that_is_not_set(tmp_path: Path) -> None:
     without = [line for line in KRAFT.splitlines() if not line.startswith("listener.security")]
     (endpoint,) = listeners(loaded(tmp_path, "\n".join(without)))
     assert str(endpoint) == "PLAINTEXT://:9092"
@@ -167,12 +167,12 @@ def test_a_controllers_listener_needs_no_entry_in_an_unset_map(tmp_path: Path) -
         ("zookeper.connect", "zookeeper.connect"),
     ],
 )
-def test_a_typing_error_in_a_file_is_an_error_with_a_suggestion(tmp_path: Path, name: str, meant: str) -> None:
+def test_a_mistyped_key_in_a_file_is_an_error_with_a_suggestion(tmp_path: Path, name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=rf"{name} is unknown: did you mean {meant}\? \(from .*:1\)"):
         loaded(tmp_path, f"{name}=1")
 
 
-def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
+def test_a_key_of_a_vendor_is_an_error_on_the_command_line() -> None:
     with pytest.raises(ConfigError, match=r"confluent\.balancer\.enable is unknown"):
         BrokerConfig.load(["confluent.balancer.enable=true"], {})
 
@@ -191,7 +191,7 @@ def test_a_foreign_key_that_is_given_by_hand_is_an_error() -> None:
         ("advertised.host.name=a", "advertised.listeners sets the addresses for clients: advertised.host.name"),
     ],
 )
-def test_a_requested_feature_that_is_missing_is_named_with_the_reason(tmp_path: Path, setting: str, says: str) -> None:
+def test_a_setting_of_a_missing_feature_is_reported_with_the_reason(tmp_path: Path, setting: str, says: str) -> None:
     (line,) = of_settings(loaded(tmp_path, setting))
     assert says in line
 
@@ -201,7 +201,7 @@ def test_a_key_at_its_default_is_not_reported(tmp_path: Path) -> None:
     assert list(of_settings(loaded(tmp_path, text))) == []
 
 
-def test_a_zookeeper_that_was_left_over_in_a_file_for_kraft_is_not_used_and_named(tmp_path: Path) -> None:
+def test_zookeeper_connect_in_a_file_for_kraft_is_ignored_and_reported(tmp_path: Path) -> None:
     left_over = loaded(tmp_path, "process.roles=broker\nzookeeper.connect=localhost:2181")
     assert left_over["zookeeper.connect"] is None
     (line,) = of_settings(left_over)
@@ -212,12 +212,12 @@ def test_a_zookeeper_that_was_left_over_in_a_file_for_kraft_is_not_used_and_name
     assert loaded(tmp_path, "zookeeper.connect=a:1")["zookeeper.connect"] == "a:1"
 
 
-def test_an_unexpanded_home_folder_is_reported() -> None:
+def test_a_log_dir_that_begins_with_a_tilde_is_reported() -> None:
     (told,) = of_settings(BrokerConfig({"log.dirs": "/x,~/data"}))
     assert told.startswith("log.dirs=~/data is not in the home folder")
 
 
-def test_the_cluster_id_of_kafkas_image_is_named() -> None:
+def test_the_variable_cluster_id_of_kafkas_image_is_reported() -> None:
     assert list(of_environment({"CLUSTER_ID": "x", "PATH": "/bin"})) == [
         "CLUSTER_ID is ignored: a new data folder gets a cluster id of its own"
     ]
@@ -242,7 +242,7 @@ SECRET = "zookeeper.set.acl is not true: each reader of ZooKeeper learns the bro
         ({"listeners": "SASL_SSL://:1", "inter.broker.listener.name": "SASL_SSL", BETWEEN: "GSSAPI"}, False),
     ],
 )
-def test_a_secret_that_everybody_can_read_is_reported_if_protection_is_set(
+def test_a_peer_secret_that_zookeeper_shows_everybody_is_reported_if_security_is_set(
     more: dict[str, str], is_told: bool
 ) -> None:
     assert (SECRET in of_settings(BrokerConfig({"zookeeper.connect": "a:1", **more}))) is is_told

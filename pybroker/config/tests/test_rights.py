@@ -15,7 +15,7 @@ def loaded(*settings: str) -> BrokerConfig:
 
 
 @pytest.mark.parametrize("name", rights.BUILT)
-def test_kafkas_own_authorizers_are_taken(name: str) -> None:
+def test_kafkas_own_authorizers_are_accepted(name: str) -> None:
     unprotected.check(loaded(f"authorizer.class.name={name}", "super.users=User:a;Group:b; "), alone=True)
 
 
@@ -29,7 +29,7 @@ def test_kafkas_own_authorizers_are_taken(name: str) -> None:
         ),
     ],
 )
-def test_an_authorizer_that_cannot_decide_stops_the_start(settings: list[str], says: str) -> None:
+def test_an_unknown_authorizer_or_a_malformed_super_user_stops_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         unprotected.check(loaded(*settings), alone=True)
 
@@ -50,6 +50,6 @@ def test_super_users_are_separated_by_semicolons() -> None:
         (SASL, False),
     ],
 )
-def test_an_authorizer_without_an_authenticating_listener_is_reported(settings: list[str], is_told: bool) -> None:
+def test_an_authorizer_is_reported_if_no_listener_authenticates_clients(settings: list[str], is_told: bool) -> None:
     lines = list(of_settings(loaded(f"authorizer.class.name={rights.STANDARD}", *settings)))
     assert [("all of them are User:ANONYMOUS" in line) for line in lines] == [True] * is_told

@@ -31,20 +31,20 @@ def check(*settings: str) -> None:
     unprotected.check(loaded(*settings), alone=True)
 
 
-def test_users_and_passwords_of_plain_are_those_of_the_login_module() -> None:
+def test_the_users_of_plain_come_from_the_options_of_the_login_module() -> None:
     config = loaded(LISTENS, ENABLED, f"{OWN}.plain.sasl.jaas.config={PLAIN}")
     found = read(config, "SASL_PLAINTEXT")
     assert (found.mechanisms, found.passwords) == ({"PLAIN": 0}, {"alice": "secret-1", "bob": "secret 2"})
     unprotected.check(config, alone=True)
 
 
-def test_the_common_key_counts_if_there_is_one_mechanism() -> None:
+def test_sasl_jaas_config_without_a_prefix_is_used_if_one_mechanism_is_enabled() -> None:
     check(LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}")
     with pytest.raises(ConfigError, match=r"plain\.sasl\.jaas\.config has no user"):
         check(LISTENS, "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", f"sasl.jaas.config={PLAIN}")
 
 
-def test_a_listener_and_a_mechanism_may_have_settings_of_their_own() -> None:
+def test_a_sasl_setting_may_be_for_one_listener_or_one_mechanism_only() -> None:
     config = loaded(
         "listeners=A://:1,B://:2",
         "listener.security.protocol.map=A:SASL_PLAINTEXT,B:SASL_SSL",
@@ -86,7 +86,7 @@ def test_a_listener_and_a_mechanism_may_have_settings_of_their_own() -> None:
         ([ENABLED, f"sasl.jaas.config={PLAIN}", "listener.name.SASL_PLAINTEXT.plain.sasl.jaas.config=x"], "is unknown"),
     ],
 )
-def test_a_sasl_listener_with_impossible_settings_stops_the_start(settings: list[str], says: str) -> None:
+def test_a_sasl_listener_with_invalid_settings_stops_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         check(LISTENS, *settings)
     assert "secret" not in str(caught.value)
@@ -97,7 +97,7 @@ SERVICE = "sasl.kerberos.service.name=kafka"
 KEYTAB = f'{KERBEROS_MODULE} required useKeyTab=true storeKey=true keyTab="/etc/k" principal="kafka/host@REALM.COM";'
 
 
-def test_the_service_of_kerberos_is_that_of_the_login_module() -> None:
+def test_the_kerberos_principal_and_keytab_come_from_the_login_module() -> None:
     rules = "sasl.kerberos.principal.to.local.rules=RULE:[1:$1]/L,DEFAULT"
     config = loaded(LISTENS, BY_KERBEROS, SERVICE, f"{OWN}.gssapi.sasl.jaas.config={KEYTAB}", rules)
     unprotected.check(config, alone=True)
@@ -106,7 +106,7 @@ def test_the_service_of_kerberos_is_that_of_the_login_module() -> None:
     assert (found.mechanisms, found.kerberos) == ({"GSSAPI": 0}, service)
 
 
-def test_the_keys_of_kerberos_may_be_those_of_a_listener_and_its_mechanism() -> None:
+def test_kerberos_settings_of_a_listener_and_its_mechanism_override_common_ones() -> None:
     settings = ["sasl.enabled.mechanisms=PLAIN,GSSAPI", f"{OWN}.plain.sasl.jaas.config={PLAIN}"]
     own = [f"{OWN}.gssapi.sasl.jaas.config={KEYTAB}", f"{OWN}.sasl.kerberos.service.name=kafka"]
     own += [f"{OWN}.gssapi.sasl.kerberos.principal.to.local.rules=RULE:[1:$1]"]
@@ -115,7 +115,7 @@ def test_the_keys_of_kerberos_may_be_those_of_a_listener_and_its_mechanism() -> 
     assert read(config, "SASL_PLAINTEXT").kerberos == ("kafka/host@REALM.COM", "/etc/k", ("RULE:[1:$1]",))
 
 
-def test_without_mechanisms_a_login_module_of_kerberos_counts_as_in_kafka() -> None:
+def test_a_kerberos_login_module_enables_gssapi_if_no_mechanism_is_set() -> None:
     config = loaded(LISTENS, f"sasl.jaas.config={KEYTAB.replace(';', ' serviceName=kafka;')}")
     unprotected.check(config, alone=True)
     assert read(config, "SASL_PLAINTEXT").kerberos == ("kafka/host@REALM.COM", "/etc/k", ("DEFAULT",))
@@ -135,7 +135,7 @@ def test_without_mechanisms_a_login_module_of_kerberos_counts_as_in_kafka() -> N
         ([SERVICE, f"sasl.jaas.config={KEYTAB.replace('keyTab=', 'keytab=')}"], "option 3 is unknown: .* keyTab"),
     ],
 )
-def test_an_impossible_kerberos_service_stops_the_start(settings: list[str], says: str) -> None:
+def test_an_invalid_kerberos_service_stops_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check(LISTENS, BY_KERBEROS, *settings)
 
@@ -144,7 +144,7 @@ WITHOUT_FILE = KEYTAB.replace('keyTab="/etc/k"', "")
 BETWEEN = ["sasl.mechanism.inter.broker.protocol=GSSAPI", "security.inter.broker.protocol=SASL_PLAINTEXT"]
 
 
-def test_brokers_log_in_by_kerberos_if_that_is_set_for_a_sasl_listener() -> None:
+def test_brokers_log_in_to_each_other_by_kerberos_if_a_sasl_listener_and_gssapi_are_set() -> None:
     of_clients = [LISTENS, BY_KERBEROS, SERVICE, f"sasl.jaas.config={KEYTAB}"]
     config = loaded(*of_clients, *BETWEEN)
     unprotected.check(config, alone=False)
@@ -160,7 +160,7 @@ def test_brokers_log_in_by_kerberos_if_that_is_set_for_a_sasl_listener() -> None
         ([BY_KERBEROS, SERVICE, f"sasl.jaas.config={WITHOUT_FILE}"], 'must have keyTab="FILE"'),
     ],
 )
-def test_a_login_of_brokers_that_is_impossible_stops_the_start(settings: list[str], says: str) -> None:
+def test_an_invalid_login_between_brokers_stops_the_start(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check(LISTENS, *BETWEEN, *settings)
 
@@ -184,12 +184,14 @@ FROM, FOR = "sasl.oauthbearer.expected.issuer=https://issuer", "sasl.oauthbearer
         ([KEYS, FROM, FOR, f"{OWN}.oauthbearer.sasl.oauthbearer.expectd.issuer=x"], "is unknown: did you mean"),
     ],
 )
-def test_cve_2026_110985_tokens_that_could_not_be_checked_stop_the_start(settings: list[str], says: str) -> None:
+def test_cve_2026_110985_oauthbearer_settings_that_cannot_verify_tokens_stop_the_start(
+    settings: list[str], says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
         check(LISTENS, TOKENS, *settings)
 
 
-def test_keys_may_come_by_http() -> None:
+def test_the_keys_of_oauthbearer_may_come_over_https() -> None:
     given = ["sasl.oauthbearer.jwks.endpoint.url=https://idp/keys?x=1", FROM, FOR,
              f"{OWN}.oauthbearer.sasl.oauthbearer.jwks.endpoint.refresh.ms=5000"]
     found = read(loaded(LISTENS, TOKENS, *given), "SASL_PLAINTEXT").oauth
@@ -198,7 +200,7 @@ def test_keys_may_come_by_http() -> None:
     check(LISTENS, TOKENS, *given)
 
 
-def test_cve_2025_27817_kafkas_list_of_urls_that_are_allowed_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cve_2025_27817_a_url_outside_kafkas_list_of_allowed_urls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = (LISTENS, TOKENS, FROM, FOR)
     monkeypatch.setenv("KAFKA_OPTS", "-Xa -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://a/k,file:///k -Dx")
     for url in ("https://a/k", "file:///k"):
@@ -208,7 +210,7 @@ def test_cve_2025_27817_kafkas_list_of_urls_that_are_allowed_is_obeyed(monkeypat
             check(*settings, f"sasl.oauthbearer.jwks.endpoint.url={url}")
 
 
-def test_the_settings_of_valid_tokens_are_read() -> None:
+def test_the_oauthbearer_settings_of_a_listener_are_read() -> None:
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     config = loaded(LISTENS, TOKENS, KEYS, FROM, FOR, f"{OWN}.oauthbearer.sasl.server.callback.handler.class={handler}",
                     f"{OWN}.oauthbearer.sasl.oauthbearer.sub.claim.name=azp")
@@ -237,14 +239,14 @@ def test_settings_that_do_not_affect_authentication_are_accepted(settings: list[
     check(*settings)
 
 
-def test_client_keys_and_other_environment_variables_stop_no_start() -> None:
+def test_client_keys_and_client_environment_variables_do_not_stop_the_start() -> None:
     mine = [LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}"]
     check(*mine, "sasl.mechanism=PLAIN")
     shared = {"KAFKA_SASL_MECHANISM": "PLAIN", "KAFKA_SASL_USERNAME": "a", "KAFKA_SASL_ENABLED_MECHANISM": "PLAIN"}
     unprotected.check(BrokerConfig.load(mine, shared), alone=True)
 
 
-def test_several_brokers_may_reach_each_other_by_a_listener_of_sasl() -> None:
+def test_brokers_may_connect_to_each_other_over_a_sasl_listener() -> None:
     several = (LISTENS, ENABLED, f"sasl.jaas.config={PLAIN}")
     unprotected.check(loaded(*several, "security.inter.broker.protocol=SASL_PLAINTEXT"), alone=False)
     unprotected.check(loaded(*several, "inter.broker.listener.name=SASL_PLAINTEXT"), alone=False)

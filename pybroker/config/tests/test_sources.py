@@ -40,32 +40,32 @@ from pybroker.config.sources import (
         ("log.dirs=C:\\\\data", [("log.dirs", "C:\\data")]),
     ],
 )
-def test_properties_are_read_as_java_does(text: str, entries: list[tuple[str, str]]) -> None:
+def test_a_properties_file_is_parsed_as_java_parses_it(text: str, entries: list[tuple[str, str]]) -> None:
     assert [(key, value) for _, key, value in parse_properties(text)] == entries
 
 
 @pytest.mark.parametrize("text", ["", "a=b", " # not a comment", "C:\\data", "two\nlines\t\r\f", "é", "\\"])
-def test_properties_are_written_as_they_are_read(text: str) -> None:
+def test_written_properties_are_read_back_unchanged(text: str) -> None:
     assert [(key, value) for _, key, value in parse_properties(to_properties({"a b": text}))] == [("a b", text)]
 
 
-def test_an_entry_knows_the_line_on_which_it_begins() -> None:
+def test_a_property_has_the_number_of_the_line_on_which_it_begins() -> None:
     text = "# x\na=\\\n  1\nb=2"
     assert [(line, key) for line, key, _ in parse_properties(text)] == [(2, "a"), (4, "b")]
 
 
-def test_a_broken_unicode_escape_names_its_line() -> None:
+def test_the_error_for_an_invalid_unicode_escape_names_its_line() -> None:
     with pytest.raises(ConfigError, match="line 2"):
         list(parse_properties("a=b\nc=\\u12"))
 
 
-def test_a_file_gives_each_setting_its_place(tmp_path: Path) -> None:
+def test_each_setting_of_a_file_has_its_file_and_line_as_source(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("# the broker\nlog.retention.hours=1\n")
     assert from_file(str(path)) == {"log.retention.hours": ("1", f"{path}:2", True)}
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_the_error_for_an_unreadable_file_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.properties: No such file"):
         from_file(str(tmp_path / "none.properties"))
     (tmp_path / "wide").write_bytes("a=b".encode("utf-16"))
@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "iso-8859-1"])
-def test_a_file_is_read_however_it_was_written(tmp_path: Path, encoding: str) -> None:
+def test_a_file_in_utf_8_or_latin_1_is_read(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes("node.id=1\n# für später\nb=é\n".encode(encoding))
     assert from_file(str(path)) == {"node.id": ("1", f"{path}:1", True), "b": ("é", f"{path}:3", True)}
@@ -89,16 +89,16 @@ def test_a_file_is_read_however_it_was_written(tmp_path: Path, encoding: str) ->
         ("KAFKA_CFG_A_B", "a.b"),
     ],
 )
-def test_the_environment_is_mapped_to_keys(variable: str, key: str) -> None:
+def test_an_environment_variable_is_mapped_to_its_key(variable: str, key: str) -> None:
     assert from_environment({variable: "1", "PATH": "/bin"}) == {key: ("1", variable, True)}
 
 
-def test_kafkas_variable_counts_more_than_bitnamis() -> None:
+def test_kafkas_environment_variable_overrides_bitnamis() -> None:
     both = {"KAFKA_A": "1", "KAFKA_CFG_A": "2"}
     assert from_environment(both) == {"a": ("1", "KAFKA_A", True)}
 
 
-def test_variables_of_scripts_and_of_kubernetes_are_no_settings() -> None:
+def test_variables_of_kafkas_scripts_and_of_kubernetes_are_not_settings() -> None:
     foreign = (
         "KAFKA_HOME KAFKA_HEAP_OPTS KAFKA_OPTS KAFKA_JMX_PORT KAFKA_LOG4J_OPTS KAFKA_PORT"
         " KAFKA_PORT_9092_TCP_ADDR KAFKA_SERVICE_HOST KAFKA_UI_SERVICE_PORT KAFKA_UI_PORT_80_TCP"
@@ -106,7 +106,7 @@ def test_variables_of_scripts_and_of_kubernetes_are_no_settings() -> None:
     assert from_environment(dict.fromkeys(foreign.split(), "x")) == {}
 
 
-def test_an_argument_is_key_equals_value() -> None:
+def test_an_argument_has_the_form_key_equals_value() -> None:
     assert from_arguments(["a=b=c"]) == {"a": ("b=c", "--set", True)}
     for wrong in ("a", "=b"):
         with pytest.raises(ConfigError, match="key=value"):

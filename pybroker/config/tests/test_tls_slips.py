@@ -31,18 +31,18 @@ def loaded(*settings: str) -> BrokerConfig:
         ("listeners=PLAINTEXT://:9092", "ssl.clientauth", "ssl.client.auth"),
     ],
 )
-def test_a_typing_error_is_refused_with_a_suggestion(listening: str, name: str, meant: str) -> None:
+def test_a_mistyped_tls_key_is_refused_with_a_suggestion(listening: str, name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{name} \(from --set\) .*: did you mean {meant}\?"):
         check(loaded(listening, f"{name}=required"))
 
 
 @pytest.mark.parametrize("text", ["required", "requested"])
-def test_a_plain_listener_that_is_to_ask_for_certificates_is_refused(text: str) -> None:
+def test_ssl_client_auth_of_a_plaintext_listener_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="listener plaintext is PLAINTEXT: no client would be asked"):
         check(loaded(BOTH, f"{LISTENER}.plaintext.ssl.client.auth={text}"))
 
 
-def test_a_key_of_a_plain_listener_that_asks_for_nothing_is_named() -> None:
+def test_a_tls_key_without_effect_on_a_plaintext_listener_is_reported() -> None:
     config = loaded(BOTH, f"{LISTENER}.plaintext.ssl.keystore.location=/k", f"{LISTENER}.ssl.ssl.keystore.location=/k")
     check(config)
     (line,) = of_settings(config)
@@ -64,5 +64,5 @@ def test_a_key_of_a_plain_listener_that_asks_for_nothing_is_named() -> None:
          f"{LISTENER}.controller.ssl.client.auth=required"),
     ],
 )
-def test_correct_keys_are_accepted(settings: tuple[str, ...]) -> None:
+def test_correct_tls_keys_and_keys_of_vendors_are_accepted(settings: tuple[str, ...]) -> None:
     check(loaded(*settings))

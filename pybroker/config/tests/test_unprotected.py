@@ -25,7 +25,7 @@ MECHANISM = "sasl.enabled.mechanisms=SCRAM-SHA-256"
         (["zookeeper.connect=a:1", "zookeeper.ssl.truststore.location=k"], "would be plain: .*client.enable=true is"),
     ],
 )
-def test_a_promise_that_would_be_broken_is_refused_with_its_source(settings: list[str], says: str) -> None:
+def test_a_security_setting_that_would_have_no_effect_is_refused(settings: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=rf"{says}.*open to everybody"):
         check(BrokerConfig.load(settings, {}), alone=True)
 
@@ -38,7 +38,7 @@ def test_a_promise_that_would_be_broken_is_refused_with_its_source(settings: lis
         (["listeners=PLAINTEXT://:1,SSL://:2", "inter.broker.listener.name=no"], "listener.name=no .*: brokers would"),
     ],
 )
-def test_several_brokers_need_a_listener_for_each_other(settings: list[str], says: str) -> None:
+def test_several_brokers_need_an_inter_broker_listener(settings: list[str], says: str) -> None:
     config = BrokerConfig.load(settings, {})
     with pytest.raises(ConfigError, match=says):
         check(config, alone=False)
@@ -46,7 +46,7 @@ def test_several_brokers_need_a_listener_for_each_other(settings: list[str], say
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_two_ways_to_choose_the_listener_for_brokers_are_refused(alone: bool) -> None:
+def test_two_settings_for_the_inter_broker_listener_are_refused(alone: bool) -> None:
     settings = ["listeners=A://:1,SSL://:2", "listener.security.protocol.map=A:PLAINTEXT,SSL:SSL"]
     settings += ["inter.broker.listener.name=A", "security.inter.broker.protocol=SSL"]
     with pytest.raises(ConfigError, match=r"listener\.name=A .*: security\.inter\.broker\.protocol=SSL is set"):
@@ -61,7 +61,7 @@ def test_two_ways_to_choose_the_listener_for_brokers_are_refused(alone: bool) ->
         ["listeners=SSL://:1", "listener.security.protocol.map=SSL:PLAINTEXT"],
     ],
 )
-def test_several_brokers_may_have_tls_between_them(settings: list[str]) -> None:
+def test_brokers_may_connect_to_each_other_over_a_tls_listener(settings: list[str]) -> None:
     check(BrokerConfig.load(settings, {}), alone=False)
 
 
@@ -78,5 +78,5 @@ def test_several_brokers_may_have_tls_between_them(settings: list[str]) -> None:
         ["listeners=OUTSIDE://:2", SASL, MECHANISM, "listener.name.outside.ssl.client.auth=required"],
     ],
 )
-def test_settings_that_protect_no_open_listener_are_accepted(settings: list[str]) -> None:
+def test_security_settings_that_do_not_mislead_are_accepted(settings: list[str]) -> None:
     check(BrokerConfig.load(settings, {}), alone=True)

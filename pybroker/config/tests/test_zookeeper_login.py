@@ -45,11 +45,11 @@ def config(**settings: str) -> BrokerConfig:
     return BrokerConfig({"zookeeper.connect": "a:1", **given})
 
 
-def test_without_a_setting_there_is_no_login() -> None:
+def test_a_broker_does_not_log_in_to_zookeeper_without_a_setting() -> None:
     assert read(config()) is None
 
 
-def test_a_login_by_the_keys_hides_its_password() -> None:
+def test_a_zookeeper_login_from_the_settings_hides_its_password() -> None:
     found = read(config(sasl_jaas_config=JAAS))
     assert found == Login("kafka", "pass};word", True, "zookeeper.sasl.jaas.config")
     assert "pass" not in repr(found)
@@ -70,14 +70,16 @@ def test_a_login_by_the_keys_hides_its_password() -> None:
         ({"auth_digest": "a:secret", "sasl_jaas_config": JAAS}, "remove one of them"),
     ],
 )
-def test_a_login_that_cannot_be_read_stops_the_start_and_shows_no_secret(settings: dict[str, str], why: str) -> None:
+def test_an_invalid_zookeeper_login_stops_the_start_and_shows_no_secret(settings: dict[str, str], why: str) -> None:
     [error] = errors_of(config(**settings), alone=False)
     assert why in str(error)
     assert str(error).startswith("zookeeper.")
     assert "secret" not in str(error)
 
 
-def test_the_section_of_the_file_that_kafka_opts_names_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_zookeeper_login_comes_from_the_jaas_section_that_kafka_opts_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = tmp_path / "jaas.conf"
     path.write_text(KAFKAS + f'Other {{ {MODULE} username="o" password="p"; }};')
     option = f"-Djava.security.auth.login.config={path}"
@@ -104,7 +106,9 @@ def test_the_section_of_the_file_that_kafka_opts_names_counts(monkeypatch: pytes
         read(config())
 
 
-def test_a_broker_logs_in_by_kerberos_as_kafkas_file_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_jaas_file_or_setting_for_kerberos_gives_a_zookeeper_login_by_ticket(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     keytab, path = tmp_path / "keytab", tmp_path / "jaas.conf"
     keytab.touch()
     options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/host@REALM.COM"'
@@ -120,7 +124,7 @@ def test_a_broker_logs_in_by_kerberos_as_kafkas_file_says(monkeypatch: pytest.Mo
     assert list(errors_of(config(set_acl="true", sasl_jaas_config=text), alone=False)) == []
 
 
-def test_without_the_library_of_kerberos_the_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kerberos_login_without_the_gssapi_library_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "gssapi", None)
     [error] = errors_of(config(sasl_jaas_config=f"{KERBEROS} useTicketCache=true;"), alone=False)
@@ -128,11 +132,11 @@ def test_without_the_library_of_kerberos_the_start_ends(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("text", ["Client {", "Client } {", "Client { { x; } };", f"Client {{ {JAAS} {JAAS} }};"])
-def test_a_file_that_is_not_a_jaas_file_is_refused(text: str) -> None:
+def test_a_malformed_jaas_file_is_refused(text: str) -> None:
     with pytest.raises(JaasError):
         section(text, "Client")
 
 
-def test_a_login_can_restrict_nodes_to_the_brokers() -> None:
+def test_zookeeper_set_acl_is_accepted_with_a_zookeeper_login() -> None:
     assert list(errors_of(config(set_acl="true", sasl_jaas_config=JAAS), alone=False)) == []
     assert list(errors_of(config(set_acl="true", auth_digest="a:b"), alone=False)) == []
