@@ -15,14 +15,14 @@ from pybroker.store.zookeeper import ZooKeeperStore
 
 @defect(
     "pybroker/store/tests/test_zookeeper.py"
-    "::test_a_hanging_loop_loses_its_session_and_begins_another_afterwards"
+    "::test_a_broker_whose_event_loop_hangs_loses_its_session_and_opens_another"
 )
 def heartbeats_keep_the_session_of_a_hanging_broker() -> list[Patch]:
     """kazoo's thread sends heartbeats although the event loop hangs."""
     return [(LoopGuard, "_is_stuck", lambda self: False)]
 
 
-@defect("pybroker/store/tests/test_remote.py::test_a_session_has_expired_as_soon_as_its_connection_has_ended")
+@defect("pybroker/store/tests/test_remote.py::test_a_session_expires_as_soon_as_its_connection_ends")
 def a_session_outlives_its_connection_until_its_keeper_runs() -> list[Patch]:
     """A client that asks meanwhile gets a lost connection, although nothing was sent."""
 
@@ -35,7 +35,7 @@ def a_session_outlives_its_connection_until_its_keeper_runs() -> list[Patch]:
 
 @defect(
     "pybroker/store/tests/test_embedded.py"
-    "::test_the_end_of_a_session_that_cannot_be_written_is_written_when_it_can"
+    "::test_ephemeral_nodes_of_an_ended_session_are_deleted_once_the_disk_is_writable"
 )
 def the_end_of_a_session_is_written_once_or_never() -> list[Patch]:
     """If the disk is full, the nodes of a dead broker stay as if it lived."""
@@ -46,7 +46,7 @@ def the_end_of_a_session_is_written_once_or_never() -> list[Patch]:
     return [(EmbeddedServer, "_write_ends", write_ends)]
 
 
-@defect("pybroker/store/tests/test_embedded.py::test_every_call_of_a_store_that_fails_is_a_connection_loss")
+@defect("pybroker/store/tests/test_embedded.py::test_every_call_of_a_failed_store_raises_connection_loss")
 def children_of_a_store_that_fails_raise_what_nobody_expects() -> list[Patch]:
     """The store raises SQLite's own error, which no caller handles."""
 
@@ -59,7 +59,7 @@ def children_of_a_store_that_fails_raise_what_nobody_expects() -> list[Patch]:
 
 @defect(
     "pybroker/store/tests/test_zookeeper.py"
-    "::test_a_zookeeper_whose_contents_are_older_takes_its_clients_back[False]"
+    "::test_clients_reconnect_to_a_zookeeper_that_was_restored_from_an_older_backup[False]"
 )
 def what_was_seen_of_zookeeper_is_never_forgotten() -> list[Patch]:
     """A ZooKeeper restored from a backup refuses every broker until other clients have written as much."""

@@ -85,7 +85,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_ensure_path_makes_what_is_missing_and_may_be_repeated(self, run: Run) -> None:
+    def test_ensure_path_creates_missing_nodes_and_keeps_existing_ones(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             await store.create("/a", b"kept")
@@ -96,7 +96,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_set_counts_versions_and_refuses_a_stale_one(self, run: Run) -> None:
+    def test_set_increments_the_version_and_refuses_a_stale_one(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             await store.create("/a", b"0")
@@ -110,7 +110,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_delete_needs_the_version_and_no_children(self, run: Run) -> None:
+    def test_delete_requires_the_current_version_and_no_children(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             await store.create("/a")
@@ -126,7 +126,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_children_are_sorted_names_of_one_level(self, run: Run) -> None:
+    def test_children_returns_the_sorted_names_of_one_level(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             for path in ("/a", "/a/z", "/a/b", "/a/b/c", "/ab"):
@@ -136,7 +136,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_get_many_has_none_for_what_is_missing(self, run: Run) -> None:
+    def test_get_many_returns_none_for_a_missing_node(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             await store.create("/a", b"1")
@@ -159,7 +159,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_a_later_creation_has_a_greater_number(self, run: Run) -> None:
+    def test_a_node_that_is_created_later_has_a_greater_creation_number(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             await store.create("/a")
@@ -170,7 +170,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_multi_is_all_or_nothing_and_names_the_one_that_failed(self, run: Run) -> None:
+    def test_multi_performs_all_operations_or_none_and_names_the_one_that_failed(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             await store.create("/a", b"0")
@@ -195,7 +195,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_of_many_conditional_writers_one_wins_each_version(self, run: Run) -> None:
+    def test_only_one_of_several_conditional_writers_sets_each_version(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             stores = [await connect() for _ in range(4)]
             await stores[0].create("/n", b"0")
@@ -221,7 +221,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_an_ephemeral_node_goes_with_its_session_and_no_other(self, run: Run) -> None:
+    def test_an_ephemeral_node_is_deleted_at_the_end_of_its_own_session_only(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             mine, other = await connect(), await connect()
             await mine.create("/e", ephemeral=True)
@@ -236,7 +236,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_case_22_after_an_expiry_the_same_name_is_free_for_a_new_session(
+    def test_case_22_a_new_session_can_create_the_ephemeral_node_of_an_expired_one(
         self, run: Run
     ) -> None:
         async def scenario(connect: Connect) -> None:
@@ -307,7 +307,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_a_failed_or_rolled_back_write_wakes_nobody_and_a_cancelled_watch_stays_silent(
+    def test_a_failed_write_and_a_cancelled_watch_notify_nobody(
         self, run: Run
     ) -> None:
         async def scenario(connect: Connect) -> None:
@@ -326,7 +326,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_watches_outlive_an_expired_session(self, run: Run) -> None:
+    def test_watches_survive_an_expired_session(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store, other = await connect(), await connect()
             heard: list[str] = []
@@ -338,7 +338,7 @@ class CoordinationSuite:
 
         run(scenario)
 
-    def test_thousands_of_nodes_in_one_multi(self, run: Run) -> None:
+    def test_one_multi_creates_thousands_of_nodes(self, run: Run) -> None:
         async def scenario(connect: Connect) -> None:
             store = await connect()
             await store.create("/t")

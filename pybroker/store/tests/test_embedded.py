@@ -31,7 +31,7 @@ class TestEmbedded(CoordinationSuite):
         await self.server.expire(store.session.id)
 
 
-def test_after_a_restart_nodes_are_there_and_ephemeral_ones_are_not(tmp_path: Path) -> None:
+def test_persistent_nodes_survive_a_restart(tmp_path: Path) -> None:
     async def write() -> int:
         store = await EmbeddedStore.open(str(tmp_path / "db"))
         await store.create("/a", b"1")
@@ -68,7 +68,7 @@ asyncio.run(main())
 
 
 @pytest.mark.nightly
-def test_acknowledged_writes_survive_kill_9_and_ephemeral_nodes_do_not(
+def test_acknowledged_writes_survive_sigkill_and_ephemeral_nodes_do_not(
     tmp_path: Path,
 ) -> None:
     file = str(tmp_path / "db")
@@ -92,7 +92,7 @@ def test_acknowledged_writes_survive_kill_9_and_ephemeral_nodes_do_not(
     asyncio.run(check())
 
 
-def test_a_file_has_one_owner(tmp_path: Path) -> None:
+def test_a_database_file_is_refused_while_another_store_has_it_open(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await EmbeddedStore.open(str(tmp_path / "db"))
         with pytest.raises(StoreInUse, match="in use"):
@@ -103,13 +103,13 @@ def test_a_file_has_one_owner(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_file_that_is_not_a_database_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_the_error_for_a_file_that_is_not_a_database_names_it(tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(b"not a database" * 100)
     with pytest.raises(ConnectionLoss, match=str(tmp_path / "db")):
         asyncio.run(EmbeddedStore.open(str(tmp_path / "db")))
 
 
-def test_a_write_whose_caller_gave_up_still_wakes_the_watchers(tmp_path: Path) -> None:
+def test_a_write_whose_caller_is_cancelled_still_notifies_the_watchers(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await EmbeddedStore.open(str(tmp_path / "db"))
         heard = asyncio.Event()
@@ -154,7 +154,7 @@ async def set_writable(server: EmbeddedServer, writable: bool) -> None:
 
 
 @pytest.mark.parametrize("state", [SessionState.EXPIRED, SessionState.CLOSED])
-def test_the_end_of_a_session_that_cannot_be_written_is_written_when_it_can(
+def test_ephemeral_nodes_of_an_ended_session_are_deleted_once_the_disk_is_writable(
     tmp_path: Path, state: SessionState
 ) -> None:
     async def scenario() -> None:
@@ -177,7 +177,7 @@ def test_the_end_of_a_session_that_cannot_be_written_is_written_when_it_can(
     asyncio.run(scenario())
 
 
-def test_a_store_that_cannot_be_written_is_closed_all_the_same(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_can_be_closed(tmp_path: Path) -> None:
     async def scenario() -> None:
         server = await EmbeddedServer.open(str(tmp_path / "db"))
         await (await server.connect()).create("/e", ephemeral=True)
@@ -190,7 +190,7 @@ def test_a_store_that_cannot_be_written_is_closed_all_the_same(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_every_call_of_a_store_that_fails_is_a_connection_loss(tmp_path: Path) -> None:
+def test_every_call_of_a_failed_store_raises_connection_loss(tmp_path: Path) -> None:
     async def scenario() -> None:
         server = await EmbeddedServer.open(str(tmp_path / "db"))
         store = await server.connect()

@@ -47,7 +47,7 @@ def test_a_running_process_is_not_halted(process: subprocess.Popen[bytes]) -> No
     assert halt_of(0) == ""
 
 
-def test_a_halt_is_the_same_until_the_process_runs_again(process: subprocess.Popen[bytes]) -> None:
+def test_a_halt_keeps_its_identity_until_the_process_runs_again(process: subprocess.Popen[bytes]) -> None:
     echo(process)
     first = halted(process)
     assert first

@@ -63,7 +63,7 @@ class Kazoo:
         return list(self._told)
 
 
-def test_a_ticket_for_the_server_logs_in(library: Library) -> None:
+def test_a_kerberos_ticket_logs_in_to_zookeeper(library: Library) -> None:
     connection = Connection(b"welcome", OFFER, b"")
     assert Kazoo(connection).tried() == ["done"]
     assert connection.heard == [(1, b"kafka/host to zookeeper@zk1"), (2, b""), (3, OFFER)]
@@ -77,7 +77,7 @@ def test_a_ticket_for_the_server_logs_in(library: Library) -> None:
         ((b"hello",), "no login at zk1 of kafka/host (Client of jaas.conf): the broker is another one"),
     ],
 )
-def test_a_server_that_refuses_or_does_not_prove_itself_ends_the_login(
+def test_a_zookeeper_that_refuses_the_ticket_or_does_not_prove_itself_ends_the_login(
     library: Library, answers: tuple[bytes | None, ...], why: str
 ) -> None:
     refusal, raised = Kazoo(Connection(*answers)).tried()
@@ -85,7 +85,9 @@ def test_a_server_that_refuses_or_does_not_prove_itself_ends_the_login(
     assert raised == "AuthFailedError"
 
 
-def test_a_kdc_that_cannot_be_reached_is_tried_again(library: Library, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_login_to_zookeeper_is_repeated_until_the_kdc_is_reachable(
+    library: Library, caplog: pytest.LogCaptureFixture
+) -> None:
     library.trouble = GSSError(UNREACHABLE, "no answer")
     connection = Connection(b"welcome", OFFER, b"")
     login = Kazoo(connection)

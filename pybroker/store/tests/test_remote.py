@@ -101,7 +101,7 @@ async def other_process(folder: Path, timeout_ms: int) -> AsyncIterator[subproce
 
 
 @pytest.mark.nightly
-def test_the_death_of_a_process_is_noticed_at_once(tmp_path: Path) -> None:
+def test_a_killed_process_loses_its_session_at_once(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path)
         gone = asyncio.Event()
@@ -116,7 +116,7 @@ def test_the_death_of_a_process_is_noticed_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_hanging_process_loses_its_session_and_an_idle_one_does_not(
+def test_a_halted_process_loses_its_session_after_the_timeout_and_an_idle_one_keeps_its(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pybroker.store.server.halt_of", lambda pid: "")
@@ -137,7 +137,7 @@ def test_a_hanging_process_loses_its_session_and_an_idle_one_does_not(
 
 @pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who is halted")
-def test_a_halted_process_is_expired_without_a_time_out(tmp_path: Path) -> None:
+def test_linux_lets_the_session_of_a_halted_process_expire_before_its_timeout(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path)
         gone = asyncio.Event()
@@ -150,7 +150,7 @@ def test_a_halted_process_is_expired_without_a_time_out(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_write_under_way_when_the_connection_breaks_is_a_connection_loss(tmp_path: Path) -> None:
+def test_a_write_in_flight_raises_connection_loss_when_the_connection_breaks(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path)
         writing = asyncio.ensure_future(store.create("/a"))
@@ -164,7 +164,7 @@ def test_a_write_under_way_when_the_connection_breaks_is_a_connection_loss(tmp_p
     run(tmp_path, scenario)
 
 
-def test_a_session_has_expired_as_soon_as_its_connection_has_ended(tmp_path: Path) -> None:
+def test_a_session_expires_as_soon_as_its_connection_ends(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path)
         assert store._connection is not None
@@ -199,7 +199,7 @@ def test_requests_in_flight_of_an_expired_session_are_not_performed(tmp_path: Pa
     run(tmp_path, scenario)
 
 
-def test_changes_while_there_was_no_session_reach_the_watcher_of_the_next(tmp_path: Path) -> None:
+def test_a_new_session_tells_watchers_what_changed_while_there_was_none(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store, other = await connect(tmp_path), await connect(tmp_path)
         heard: list[str] = []
@@ -215,7 +215,7 @@ def test_changes_while_there_was_no_session_reach_the_watcher_of_the_next(tmp_pa
     run(tmp_path, scenario)
 
 
-def test_a_watcher_that_breaks_ends_session_and_connection(tmp_path: Path) -> None:
+def test_a_watcher_that_raises_ends_the_session_and_the_connection(tmp_path: Path) -> None:
     def breaks(path: str) -> None:
         raise RuntimeError("for testing")
 
@@ -250,12 +250,12 @@ def test_a_client_reconnects_when_the_server_is_back(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_unserved_socket_is_a_connection_loss_that_names_it(tmp_path: Path) -> None:
+def test_a_connection_to_an_unserved_socket_raises_connection_loss_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(ConnectionLoss, match=r"store\.sock"):
         asyncio.run(RemoteStore.open(str(tmp_path / "store.sock"), TIMEOUT_MS))
 
 
-def test_only_the_owner_may_open_the_socket(tmp_path: Path) -> None:
+def test_only_the_user_of_the_server_may_open_its_socket(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         mode = os.stat(tmp_path / "store.sock").st_mode
         assert stat.S_IMODE(mode) == 0o600
@@ -264,7 +264,7 @@ def test_only_the_owner_may_open_the_socket(tmp_path: Path) -> None:
     assert not (tmp_path / "store.sock").exists()
 
 
-def test_a_long_path_and_a_leftover_socket_do_no_harm(tmp_path: Path) -> None:
+def test_a_server_accepts_a_long_path_and_replaces_a_file_that_is_left_there(tmp_path: Path) -> None:
     folder = tmp_path / ("d" * 120)
     folder.mkdir()
     (folder / "store.sock").write_text("")
@@ -276,7 +276,7 @@ def test_a_long_path_and_a_leftover_socket_do_no_harm(tmp_path: Path) -> None:
     run(folder, scenario)
 
 
-def test_a_large_multi_of_one_does_not_mix_with_the_calls_of_others(tmp_path: Path) -> None:
+def test_a_large_multi_does_not_mix_with_the_calls_of_other_clients(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         stores = [await connect(tmp_path) for _ in range(3)]
         big = stores[0].multi([Create(f"/n{n}", b"x" * 1000) for n in range(5_000)])
@@ -287,7 +287,7 @@ def test_a_large_multi_of_one_does_not_mix_with_the_calls_of_others(tmp_path: Pa
     run(tmp_path, scenario)
 
 
-def test_garbage_ends_only_the_connection_that_sent_it(tmp_path: Path) -> None:
+def test_a_malformed_request_ends_only_the_connection_that_sent_it(tmp_path: Path) -> None:
     async def scenario(server: StoreServer) -> None:
         store = await connect(tmp_path)
         for garbage in (b"\xff" * 8, b"\0\0\0\1\xc1", b"\0\0\0\3\x93\1\2"):

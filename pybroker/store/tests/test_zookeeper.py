@@ -129,7 +129,7 @@ def run(hosts: str, scenario: Callable[[Connect], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_a_chroot_is_made_and_hides_what_is_outside(alone: Ensemble) -> None:
+def test_a_chroot_is_created_and_hides_the_nodes_outside(alone: Ensemble) -> None:
     async def main() -> None:
         outer, inner = await connect(alone.hosts), await connect(f"{alone.hosts}/kafka/one")
         await inner.create("/a", b"1")
@@ -140,7 +140,7 @@ def test_a_chroot_is_made_and_hides_what_is_outside(alone: Ensemble) -> None:
     asyncio.run(main())
 
 
-def test_an_unreachable_zookeeper_is_a_connection_loss_within_the_timeout() -> None:
+def test_an_unreachable_zookeeper_causes_connection_loss_within_the_timeout() -> None:
     async def main() -> None:
         with pytest.raises(ConnectionLoss, match=r"no answer for 0\.3 s: 127\.0\.0\.1:1 "):
             await ZooKeeperStore.open("127.0.0.1:1", 6_000, 300)
@@ -158,7 +158,7 @@ def test_a_start_that_waits_for_zookeeper_says_so_before_it_gives_up(caplog: pyt
     assert told.startswith("still waiting for ZooKeeper: 127.0.0.1:1 Connection refused; a single broker needs no")
 
 
-def test_a_too_large_multi_is_refused_and_the_session_continues(alone: Ensemble) -> None:
+def test_a_multi_that_is_too_large_is_refused_and_the_session_continues(alone: Ensemble) -> None:
     async def scenario(connect: Connect) -> None:
         store = await connect()
         with pytest.raises(TooLarge):
@@ -169,7 +169,7 @@ def test_a_too_large_multi_is_refused_and_the_session_continues(alone: Ensemble)
     run(alone.hosts, scenario)
 
 
-def test_case_23_calls_wait_while_zookeeper_is_away_and_the_session_lives_on(alone: Ensemble) -> None:
+def test_case_23_calls_wait_while_zookeeper_is_down_and_the_session_survives(alone: Ensemble) -> None:
     async def scenario(connect: Connect) -> None:
         store = await connect()
         await store.create("/e", b"mine", ephemeral=True)
@@ -187,7 +187,7 @@ def test_case_23_calls_wait_while_zookeeper_is_away_and_the_session_lives_on(alo
     run(alone.hosts, scenario)
 
 
-def test_changes_while_disconnected_reach_the_watcher(alone: Ensemble) -> None:
+def test_a_watcher_hears_of_changes_made_while_it_was_disconnected(alone: Ensemble) -> None:
     async def scenario(connect: Connect) -> None:
         store, other = await connect(), await connect()
         heard: list[str] = []
@@ -205,7 +205,7 @@ def test_changes_while_disconnected_reach_the_watcher(alone: Ensemble) -> None:
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_a_zookeeper_whose_contents_are_older_takes_its_clients_back(tmp_path: Path, empty: bool) -> None:
+def test_clients_reconnect_to_a_zookeeper_that_was_restored_from_an_older_backup(tmp_path: Path, empty: bool) -> None:
     data, backup = tmp_path / "zookeeper-1" / "data", tmp_path / "backup"
 
     async def scenario(alone: Ensemble) -> None:
@@ -251,7 +251,7 @@ async def _is_there(store: ZooKeeperStore, path: str) -> bool | None:
             return None
 
 
-def test_an_answer_that_kazoo_does_not_expect_ends_the_session_and_not_all_connections(alone: Ensemble) -> None:
+def test_a_store_opens_a_new_session_after_an_answer_that_ends_kazoos_thread(alone: Ensemble) -> None:
     """It ends kazoo's thread (seen: ``IndexError: pop from an empty deque``), which nobody else would start again."""
 
     async def main() -> None:
@@ -275,7 +275,7 @@ def test_an_answer_that_kazoo_does_not_expect_ends_the_session_and_not_all_conne
     asyncio.run(main())
 
 
-def test_a_call_that_zookeeper_never_answers_ends_as_a_connection_loss_or_expiry(alone: Ensemble) -> None:
+def test_a_call_that_zookeeper_does_not_answer_raises_connection_loss(alone: Ensemble) -> None:
     async def main() -> None:
         store = await connect(f"{alone.hosts}/halted", 2_000)
         alone.servers[0].signal(signal.SIGSTOP)
@@ -299,7 +299,7 @@ def test_a_call_that_zookeeper_never_answers_ends_as_a_connection_loss_or_expiry
     asyncio.run(main())
 
 
-def test_the_death_of_the_leading_server_costs_no_session_and_no_watch(three: Ensemble) -> None:
+def test_sessions_and_watches_survive_the_death_of_the_leading_zookeeper_server(three: Ensemble) -> None:
     async def scenario(connect: Connect) -> None:
         watcher, writer = await connect(), await connect()
         heard: list[str] = []
@@ -324,7 +324,7 @@ def test_the_death_of_the_leading_server_costs_no_session_and_no_watch(three: En
     run(three.hosts, scenario)
 
 
-def test_a_call_between_expiry_and_new_session_does_not_slip_into_kazoos_next_session(alone: Ensemble) -> None:
+def test_a_call_between_expiry_and_new_session_raises_session_expired(alone: Ensemble) -> None:
     async def scenario(connect: Connect) -> None:
         store, other = await connect(), await connect()
         await end_session(store)
@@ -360,7 +360,7 @@ def seconds_until_gone(hosts: str, path: str, limit_s: float) -> float:
     return time.monotonic() - began
 
 
-def test_a_hanging_loop_loses_its_session_and_begins_another_afterwards(alone: Ensemble) -> None:
+def test_a_broker_whose_event_loop_hangs_loses_its_session_and_opens_another(alone: Ensemble) -> None:
     """Though kazoo's thread goes on."""
     hang_s = 6.0
 
@@ -390,7 +390,7 @@ def test_a_hanging_loop_loses_its_session_and_begins_another_afterwards(alone: E
     asyncio.run(main())
 
 
-def test_a_store_is_closed_soon_though_its_loop_hung_before(alone: Ensemble) -> None:
+def test_a_store_closes_quickly_after_its_event_loop_hung(alone: Ensemble) -> None:
     async def main() -> None:
         store = await connect(f"{alone.hosts}/closed", 2_000)
         time.sleep(3)

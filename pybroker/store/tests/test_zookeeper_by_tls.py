@@ -75,7 +75,7 @@ class TestZooKeeperByTls(test_zookeeper.ZooKeeperSuite):
             yield connect
 
 
-def test_only_clients_with_the_same_certificate_change_nodes_and_read_secrets(by_tls: Secured) -> None:
+def test_only_clients_with_the_same_certificate_may_change_nodes_and_read_secrets(by_tls: Secured) -> None:
     async def scenario() -> None:
         place = f"{by_tls.ensemble.tls_hosts}/guarded"
         mine, same, other = [
@@ -102,7 +102,7 @@ def test_only_clients_with_the_same_certificate_change_nodes_and_read_secrets(by
     asyncio.run(scenario())
 
 
-def test_nodes_cannot_be_guarded_where_zookeeper_knows_no_certificate(by_tls: Secured) -> None:
+def test_acls_on_nodes_are_refused_if_zookeeper_knows_no_certificate(by_tls: Secured) -> None:
     async def scenario() -> None:
         options = StoreOptions(zookeeper=f"{by_tls.ensemble.hosts}/unknown", is_guarded=True)
         with pytest.raises(NotAllowed, match="/unknown: ZooKeeper knows no certificate or login of this broker"):
@@ -111,7 +111,7 @@ def test_nodes_cannot_be_guarded_where_zookeeper_knows_no_certificate(by_tls: Se
     asyncio.run(scenario())
 
 
-def test_a_failed_tls_connection_is_reported(by_tls: Secured) -> None:
+def test_a_failed_tls_connection_to_zookeeper_raises_connection_loss_with_the_cause(by_tls: Secured) -> None:
     by_name = by_tls.ensemble.tls_hosts.replace("127.0.0.1", "localhost")
 
     async def scenario() -> None:

@@ -47,7 +47,7 @@ class TestZooKeeperBySasl(test_zookeeper.ZooKeeperSuite):
 
 
 @pytest.mark.parametrize("login", [KAFKA, DIGEST])
-def test_only_clients_with_the_same_login_change_nodes_and_read_secrets(zookeeper: Ensemble, login: Login) -> None:
+def test_only_clients_with_the_same_login_may_change_nodes_and_read_secrets(zookeeper: Ensemble, login: Login) -> None:
     others = (OTHER, replace(DIGEST, password="x"), DIGEST if login.is_sasl else KAFKA)
     place = f"{zookeeper.hosts}/guarded-{login.is_sasl}"
 
@@ -77,7 +77,7 @@ def test_only_clients_with_the_same_login_change_nodes_and_read_secrets(zookeepe
 
 
 @pytest.mark.parametrize("login", [replace(KAFKA, password="secret"), replace(KAFKA, user="nobody", password="secret")])
-def test_a_login_that_is_refused_is_one_clear_error_without_the_password(zookeeper: Ensemble, login: Login) -> None:
+def test_a_refused_login_at_zookeeper_raises_an_error_without_the_password(zookeeper: Ensemble, login: Login) -> None:
     async def scenario() -> None:
         wrong = "it does not accept the user or the password"
         why = f"127.0.0.1 does not accept the login of {login.user} ({KEY}): {wrong}"
@@ -88,7 +88,7 @@ def test_a_login_that_is_refused_is_one_clear_error_without_the_password(zookeep
     asyncio.run(scenario())
 
 
-def test_secrets_older_than_zookeeper_set_acl_are_reported(
+def test_secrets_written_before_zookeeper_set_acl_are_reported_as_readable(
     zookeeper: Ensemble, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -106,7 +106,7 @@ def test_secrets_older_than_zookeeper_set_acl_are_reported(
     assert caplog.text.count("everybody may read") == 2
 
 
-def test_a_zookeeper_without_sasl_is_reported(tmp_path: Path) -> None:
+def test_the_error_for_a_zookeeper_without_sasl_names_the_missing_jaas_section(tmp_path: Path) -> None:
     async def scenario(hosts: str) -> None:
         with pytest.raises(NotAllowed, match="it has no passwords, because its JAAS section Server is missing"):
             await open_store(StoreOptions(zookeeper=f"{hosts}/kafka", login=KAFKA))

@@ -35,7 +35,7 @@ def settings(files: dict[str, Path], **more: str) -> BrokerConfig:
     return BrokerConfig(given | with_dots(more))
 
 
-def test_the_settings_are_kafkas(files: dict[str, Path]) -> None:
+def test_kafkas_settings_enable_tls_to_zookeeper_and_its_checks(files: dict[str, Path]) -> None:
     config = settings(files, zookeeper_ssl_keystore_location=str(files["server"]), zookeeper_set_acl="true")
     found = store_options(StartOptions(), config, plan("d", 1, ()))
     assert found.tls is not None
@@ -49,14 +49,14 @@ def test_the_settings_are_kafkas(files: dict[str, Path]) -> None:
     assert (plain.tls, plain.is_guarded) == (None, False)
 
 
-def test_a_file_that_cannot_be_used_is_named_with_its_key(files: dict[str, Path]) -> None:
+def test_the_error_for_an_invalid_key_store_or_trust_store_names_its_key_and_file(files: dict[str, Path]) -> None:
     for key in ("keystore", "truststore"):
         config = settings(files, **{f"zookeeper_ssl_{key}_location": str(files["broken"])})
         with pytest.raises(ConfigError, match=rf"^zookeeper\.ssl\.{key}\.location: {files['broken']} is not one of"):
             context_of(config)
 
 
-def test_already_decrypted_bytes_are_read_without_waiting(files: dict[str, Path]) -> None:
+def test_select_returns_a_tls_socket_whose_bytes_are_decrypted_already(files: dict[str, Path]) -> None:
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context_of(settings(files))
     server.load_cert_chain(files["server"])
     assert client is not None
