@@ -64,7 +64,7 @@ def a_broker_with_acls_stands_open() -> list[Patch]:
     return [(unprotected, "check", lambda config, alone: None)]
 
 
-@defect("pybroker/process/tests/test_start.py::test_an_impossible_listener_is_reported_with_its_line")
+@defect("pybroker/process/tests/test_start.py::test_the_error_for_an_invalid_listener_names_its_line_in_the_file")
 def listeners_are_always_an_options() -> list[Patch]:
     """The message blames an option instead of the file that contains the setting."""
     return [(unprotected, "check", _once_chosen(unprotected.check))]

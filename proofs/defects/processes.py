@@ -26,7 +26,7 @@ def the_store_is_readable_by_every_user() -> list[Patch]:
     ]
 
 
-@defect("pybroker/process/tests/test_owner.py::test_brokers_whose_supervisor_was_killed_stop_in_order")
+@defect("pybroker/process/tests/test_owner.py::test_brokers_whose_supervisor_is_killed_stop_cleanly")
 def a_broker_that_stops_waits_for_a_store_that_has_gone() -> list[Patch]:
     """The supervisor kills the broker before it has closed its logs."""
 
@@ -36,26 +36,26 @@ def a_broker_that_stops_waits_for_a_store_that_has_gone() -> list[Patch]:
     return [(ClusterNode, "_while_store_lives", wait)]
 
 
-@defect("pybroker/process/tests/test_owner.py::test_a_halted_broker_whose_supervisor_was_killed_stops_in_order")
+@defect("pybroker/process/tests/test_owner.py::test_a_halted_broker_whose_supervisor_is_killed_stops_cleanly")
 def a_halted_broker_outlives_its_supervisor() -> list[Patch]:
     """The broker stays halted for good, and keeps its folder locked."""
     return [(foreground, "go_on_without_parent", lambda: None)]
 
 
-@defect("pybroker/process/tests/test_owner.py::test_a_terminal_that_is_closed_stops_a_broker_in_order")
+@defect("pybroker/process/tests/test_owner.py::test_a_closed_terminal_stops_a_broker_cleanly")
 def a_closed_terminal_kills_a_broker() -> list[Patch]:
     """SIGHUP ends the broker, because it keeps its default effect."""
     return [(foreground, "STOPS", (signal.SIGTERM, signal.SIGINT))]
 
 
-@defect("pybroker/process/tests/test_fleet.py::test_a_broker_that_was_ended_by_a_real_time_signal_starts_again")
+@defect("pybroker/process/tests/test_fleet.py::test_a_broker_that_a_real_time_signal_ended_is_restarted")
 def a_signal_without_a_name_ends_the_keeper() -> list[Patch]:
     """Nobody restarts the broker."""
     return [(fleet, "_signal", lambda number: signal.Signals(number).name)]
 
 
 @defect(
-    "pybroker/process/tests/test_members.py::test_a_broker_that_is_killed_between_two_processes_stays_away_until_it_is_restarted"
+    "pybroker/process/tests/test_members.py::test_a_broker_killed_between_two_starts_stays_down_until_it_is_restarted"
 )
 def a_broker_that_was_killed_between_two_processes_comes_back() -> list[Patch]:
     """The keeper does not check whether the broker was killed; it only waits for its delay."""
@@ -66,7 +66,7 @@ def a_broker_that_was_killed_between_two_processes_comes_back() -> list[Patch]:
     return [(Member, "_is_wanted", is_wanted)]
 
 
-@defect("pybroker/process/tests/test_members.py::test_a_broker_killed_during_its_start_has_no_process_afterwards")
+@defect("pybroker/process/tests/test_members.py::test_a_broker_killed_by_the_supervisor_during_its_start_leaves_no_process")
 def a_broker_that_was_killed_while_its_process_came_up_runs() -> list[Patch]:
     """At the time of the kill there was no process."""
 
@@ -78,13 +78,13 @@ def a_broker_that_was_killed_while_its_process_came_up_runs() -> list[Patch]:
     return [(Member, "kill_and_hold", kill_and_hold)]
 
 
-@defect("pybroker/process/tests/test_fleet.py::test_the_folder_of_a_broker_to_be_restarted_is_refused_to_others")
+@defect("pybroker/process/tests/test_fleet.py::test_another_broker_cannot_take_the_folder_of_one_that_will_be_restarted")
 def the_folder_of_a_broker_that_restarts_is_free() -> list[Patch]:
     """A joining broker takes the folder, and the supervisor's own broker cannot come back."""
     return [(Locks, "reserve", lambda self, folder: None)]
 
 
-@defect("pybroker/process/tests/test_start.py::test_a_start_that_fails_leaves_no_folder_behind")
+@defect("pybroker/process/tests/test_start.py::test_a_failed_start_leaves_no_new_folder")
 def a_start_that_fails_leaves_its_folders() -> list[Patch]:
     """A misspelt option leaves new folders behind."""
     return [(data_folder, "remove_unused", lambda folders: None)]

@@ -28,7 +28,7 @@ def test_a_refused_second_start_leaves_the_pid_file_and_the_folder(tmp_path: Pat
     assert (folder.broker / data_folder.PID).exists()
 
 
-def test_the_process_id_is_removed_when_the_broker_ends(tmp_path: Path) -> None:
+def test_the_pid_file_is_removed_when_the_broker_ends(tmp_path: Path) -> None:
     folder, config = data_folder.plan(str(tmp_path), 1, ()), BrokerConfig.load([], {})
     with claimed(folder, StartOptions(data_dir=str(tmp_path)), config):
         assert (folder.broker / data_folder.PID).exists()

@@ -110,7 +110,7 @@ def test_a_broker_stops_if_nobody_reads_its_stderr(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_dropped_lines_are_reported_once_when_there_is_room_again() -> None:
+def test_dropped_log_lines_are_reported_once_when_stderr_is_read_again() -> None:
     with full_pipe() as (reading, writing), logging_to(writing, [sys.executable, "-c", LOGGING]) as process:
         assert line_of(process) == "logged\n"
         told = read_until(reading, b"were dropped")
@@ -126,7 +126,7 @@ def test_dropped_lines_are_reported_once_when_there_is_room_again() -> None:
 
 
 @pytest.mark.nightly
-def test_the_thread_that_logs_writes_the_line_where_stderr_is_a_file(tmp_path: Path) -> None:
+def test_a_log_line_is_written_at_once_if_stderr_is_a_file(tmp_path: Path) -> None:
     """A process that is killed afterwards has left them."""
     text = "import logging, os; from pybroker.process import diagnostics; diagnostics.set_up('info');"
     text += "logging.getLogger('test').info('the last'); os._exit(0)"
@@ -151,13 +151,13 @@ def test_text_chosen_by_a_client_cannot_forge_a_log_line() -> None:
 @pytest.mark.parametrize(
     ("told", "level"), [("WARN", "warning"), (" trace ", "debug"), ("OFF", "error"), ("", "info"), ("loud", "info")]
 )
-def test_the_level_of_kafkas_images_is_understood(told: str, level: str) -> None:
+def test_the_log_level_variable_of_kafkas_image_sets_the_log_level(told: str, level: str) -> None:
     assert diagnostics.level_of({"KAFKA_LOG4J_ROOT_LOGLEVEL": told}) == level
     assert diagnostics.level_of({}) == "info"
 
 
 @pytest.mark.nightly
-def test_a_logger_has_a_file_of_its_own_whatever_the_level_of_the_others(tmp_path: Path) -> None:
+def test_a_logger_with_its_own_file_ignores_the_log_level_of_the_others(tmp_path: Path) -> None:
     text = (
         "import logging; from pybroker.process import diagnostics; diagnostics.set_up('error');"
         "diagnostics.into_file('own.logger', 'own.log', 'broker 7'); log = logging.getLogger('own.logger');"

@@ -51,7 +51,7 @@ def brokers(port: int) -> list[int]:
         return sorted(each.id for each in admin.describe_cluster().brokers)
 
 
-def test_one_ready_line_names_every_broker_and_a_stop_leaves_nothing(tmp_path: Path) -> None:
+def test_one_ready_line_names_every_broker_and_a_stop_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
     port = consecutive_ports(3)
     with fleet(tmp_path, "--processes", 3, "--node-id", 4, "--port", port) as running:
         assert running.ports == [port, port + 1, port + 2]
@@ -68,7 +68,7 @@ def test_one_ready_line_names_every_broker_and_a_stop_leaves_nothing(tmp_path: P
     assert not (tmp_path / "store.sock").exists()
 
 
-def test_a_broker_that_has_ended_starts_again_on_its_port(tmp_path: Path) -> None:
+def test_a_broker_that_has_ended_is_restarted_on_its_port(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2, *QUICK) as running:
         for node_id, number in ((1, signal.SIGKILL), (2, signal.SIGTERM)):
             os.kill(running.pids[node_id - 1], number)
@@ -81,7 +81,7 @@ def test_a_broker_that_has_ended_starts_again_on_its_port(tmp_path: Path) -> Non
     assert "broker 2 has ended; starting it again in 0 s" in ended.err, "it was asked to"
 
 
-def test_a_broker_that_was_ended_by_a_real_time_signal_starts_again(tmp_path: Path) -> None:
+def test_a_broker_that_a_real_time_signal_ended_is_restarted(tmp_path: Path) -> None:
     number = signal.SIGRTMIN + 3
     with fleet(tmp_path, "--processes", 2, *QUICK) as running:
         os.kill(running.pids[0], number)
@@ -92,7 +92,7 @@ def test_a_broker_that_was_ended_by_a_real_time_signal_starts_again(tmp_path: Pa
     assert f"broker 1 has ended by signal {number}; starting it again" in ended.err
 
 
-def test_brokers_die_with_their_supervisor_and_the_next_finds_their_folder_and_who_had_joined(tmp_path: Path) -> None:
+def test_a_new_supervisor_waits_for_the_brokers_of_a_killed_one_and_accepts_the_joined_broker(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2) as running, broker(tmp_path, "--join", "--node-id", 3) as joined:
         running.process.kill()
         running.process.wait()
@@ -103,7 +103,7 @@ def test_brokers_die_with_their_supervisor_and_the_next_finds_their_folder_and_w
             assert next_one.stop().code == 0
 
 
-def test_a_broker_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+def test_a_broker_killed_during_its_start_is_restarted(tmp_path: Path) -> None:
     with started(tmp_path, "--processes", 2, *QUICK) as process:
         until(lambda: pid_of(tmp_path, 1) != 0)
         os.kill(pid_of(tmp_path, 1), signal.SIGKILL)
@@ -141,7 +141,7 @@ def test_other_output_of_a_broker_is_logged_and_its_messages_still_arrive(tmp_pa
     assert ended.err.count("says b'moremore") == 20
 
 
-def test_a_taken_port_of_one_broker_is_reported_and_ends_all(tmp_path: Path) -> None:
+def test_a_port_in_use_of_one_broker_is_reported_and_ends_all_brokers(tmp_path: Path) -> None:
     port = consecutive_ports(2)
     with socket.create_server(("127.0.0.1", port + 1)):
         ended = run("--port", port, "--data-dir", tmp_path, "--processes", 2)
@@ -159,14 +159,16 @@ def test_a_taken_port_of_one_broker_is_reported_and_ends_all(tmp_path: Path) -> 
         (("--set", "log.segment.bytes=12"), "log.segment.bytes=12 is below"),
     ],
 )
-def test_wrong_usage_is_one_line_before_a_broker_starts(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_prints_one_line_before_any_broker_starts(
+    tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
     ended = run("--data-dir", tmp_path / "data", "--processes", 2, *arguments)
     assert ended.code == 2, ended
     assert told in one_line(ended.err)
     assert not (tmp_path / "data").exists()
 
 
-def test_the_folder_of_running_brokers_is_refused_to_others(tmp_path: Path) -> None:
+def test_another_start_on_the_data_folder_of_running_brokers_is_refused(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2) as running:
         for arguments in (("--processes", 2), ("--node-id", 2)):
             ended = run("--port", 0, "--data-dir", tmp_path, *arguments)
@@ -174,7 +176,7 @@ def test_the_folder_of_running_brokers_is_refused_to_others(tmp_path: Path) -> N
             assert f"in use by process {running.pid}" in one_line(ended.err)
 
 
-def test_a_broker_joins_and_leaves_the_brokers_of_a_folder(tmp_path: Path) -> None:
+def test_a_broker_joins_and_leaves_the_cluster_of_a_data_folder(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2) as running:
         with broker(tmp_path, "--join", "--node-id", 3) as joined:
             assert brokers(running.port) == [1, 2, 3]
@@ -190,7 +192,7 @@ def test_a_broker_joins_and_leaves_the_brokers_of_a_folder(tmp_path: Path) -> No
     assert why in one_line(ended.err)
 
 
-def test_the_folder_of_a_broker_to_be_restarted_is_refused_to_others(tmp_path: Path) -> None:
+def test_another_broker_cannot_take_the_folder_of_one_that_will_be_restarted(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2, "--restart-delay", 60) as running:
         os.kill(running.pids[1], signal.SIGKILL)
         until(lambda: not is_alive(running.pids[1]))
@@ -201,7 +203,7 @@ def test_the_folder_of_a_broker_to_be_restarted_is_refused_to_others(tmp_path: P
         assert running.stop().code == 0
 
 
-def test_a_broker_that_joins_has_the_settings_of_those_it_joins_and_its_own(tmp_path: Path) -> None:
+def test_a_joining_broker_has_the_settings_of_the_cluster_and_its_own(tmp_path: Path) -> None:
     shared = ("--set", "min.insync.replicas=2", "--set", "log.retention.hours=7", "--set", "broker.rack=a")
     own = ("--join", "--node-id", 3, "--set", "log.retention.hours=8")
     three = ConfigResource(ResourceType.BROKER, "3")
@@ -215,7 +217,7 @@ def test_a_broker_that_joins_has_the_settings_of_those_it_joins_and_its_own(tmp_
     assert [found[name].value for name in named] == ["2", "8", None]
 
 
-def test_several_that_join_have_them_too(tmp_path: Path) -> None:
+def test_several_joining_brokers_have_the_settings_of_the_cluster_without_its_secrets(tmp_path: Path) -> None:
     four = ConfigResource(ResourceType.BROKER, "4")
     shared = ("--set", "min.insync.replicas=2", "--set", "ssl.keystore.password=secret")
     with (
@@ -227,7 +229,7 @@ def test_several_that_join_have_them_too(tmp_path: Path) -> None:
     assert "secret" not in (tmp_path / "cluster.properties").read_text()
 
 
-def test_a_rolling_restart_renews_every_broker_and_never_more_than_one_is_away(tmp_path: Path) -> None:
+def test_a_rolling_restart_restarts_each_broker_of_the_supervisor_once(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2, *QUICK) as running:
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in running.ports)
         with Admin(bootstrap) as admin:
@@ -257,7 +259,7 @@ def test_a_rolling_restart_renews_every_broker_and_never_more_than_one_is_away(t
     assert "has a single broker" in ended.err
 
 
-def test_one_broker_becomes_several_on_the_same_folder(tmp_path: Path) -> None:
+def test_several_brokers_start_on_the_data_folder_of_a_single_one(tmp_path: Path) -> None:
     with broker(tmp_path) as alone:
         alone.stop()
     identity = (tmp_path / "broker-1" / "meta.properties").read_text()
@@ -266,7 +268,7 @@ def test_one_broker_becomes_several_on_the_same_folder(tmp_path: Path) -> None:
     assert (tmp_path / "broker-1" / "meta.properties").read_text() == identity
 
 
-def test_log_dirs_have_a_folder_for_each_broker_and_a_halted_broker_does_not_hinder_a_stop(tmp_path: Path) -> None:
+def test_log_dirs_have_a_folder_for_each_broker_and_a_stop_ends_a_halted_broker(tmp_path: Path) -> None:
     dirs = f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"
     with fleet(tmp_path / "data", "--processes", 2, "--set", dirs) as running:
         os.kill(running.pids[0], signal.SIGSTOP)
@@ -275,14 +277,14 @@ def test_log_dirs_have_a_folder_for_each_broker_and_a_halted_broker_does_not_hin
         assert (tmp_path / name / "meta.properties").exists()
 
 
-def test_a_stop_while_they_start_is_a_stop(tmp_path: Path) -> None:
+def test_embedded_brokers_whose_stdin_ends_during_the_start_exit_0(tmp_path: Path) -> None:
     """Embedded, with a stdin that has ended already."""
     ended = run("--port", 0, "--data-dir", tmp_path, "--processes", 2, "--embedded")
     assert ended.code == 0
     assert ended.out == ""
 
 
-def test_nothing_of_several_is_left_when_the_process_of_a_test_is_killed() -> None:
+def test_embedded_brokers_and_their_folder_vanish_when_their_owner_is_killed() -> None:
     script = "import pybroker, time\nwith pybroker.run(2) as b: print(*b.pids, b.data_dir, flush=True); time.sleep(60)"
     owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
@@ -293,7 +295,7 @@ def test_nothing_of_several_is_left_when_the_process_of_a_test_is_killed() -> No
     until(lambda: not is_alive(int(first)) and not is_alive(int(second)) and not Path(folder).exists())
 
 
-def test_with_zookeeper_brokers_are_registered_there_as_kafkas_were(tmp_path: Path) -> None:
+def test_brokers_are_registered_in_zookeeper_in_kafkas_format(tmp_path: Path) -> None:
     with Ensemble(tmp_path) as zookeeper:
         place = ("--zookeeper", f"{zookeeper.hosts}/kafka", "--set", "zookeeper.session.timeout.ms=3000")
         with fleet(tmp_path / "data", "--processes", 2, *QUICK, *place) as running:
@@ -314,7 +316,7 @@ def test_with_zookeeper_brokers_are_registered_there_as_kafkas_were(tmp_path: Pa
         assert not (tmp_path / "data" / "coordination.db").exists()
 
 
-def test_a_client_during_the_start_of_several_gets_fully_replicated_internal_topics(tmp_path: Path) -> None:
+def test_a_client_during_the_start_of_three_brokers_gets_fully_replicated_internal_topics(tmp_path: Path) -> None:
     """The factor of a topic stays for good."""
     port = consecutive_ports(3)
     knock = "import sys, pyclient; pyclient.Consumer(sys.argv[1], group_id='g', topics=['t']).poll(60)"
@@ -340,7 +342,7 @@ def test_a_client_during_the_start_of_several_gets_fully_replicated_internal_top
         (3, ("offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1"), set()),
     ],
 )
-def test_internal_topics_of_several_wait_for_each_other(
+def test_the_replication_factor_of_internal_topics_follows_the_number_of_brokers(
     processes: int, settings: tuple[str, ...], factors: set[str]
 ) -> None:
     assert set(replicated(BrokerConfig.load(settings), processes).values()) == factors

@@ -84,7 +84,7 @@ def kept(
     asyncio.run(run())
 
 
-def test_failed_starts_are_repeated_with_growing_pauses(
+def test_a_supervisor_repeats_failed_starts_with_growing_delays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The defect: on a full disk a broker was restarted every second, endlessly."""
@@ -103,7 +103,7 @@ def test_failed_starts_are_repeated_with_growing_pauses(
 
 
 @pytest.mark.parametrize(("code", "level"), [(0, logging.INFO), (1, logging.WARNING)])
-def test_the_requested_end_of_a_broker_is_not_a_warning(
+def test_the_log_warns_about_the_end_of_a_broker_only_if_its_exit_code_is_not_0(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, level: int
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -116,7 +116,7 @@ def test_the_requested_end_of_a_broker_is_not_a_warning(
     kept(monkeypatch, tmp_path, scenario)
 
 
-def test_a_broker_that_is_killed_between_two_processes_stays_away_until_it_is_restarted(
+def test_a_broker_killed_between_two_starts_stays_down_until_it_is_restarted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(member: Member, processes: Processes) -> None:
@@ -131,7 +131,7 @@ def test_a_broker_that_is_killed_between_two_processes_stays_away_until_it_is_re
     kept(monkeypatch, tmp_path, scenario)
 
 
-def test_a_broker_killed_during_its_start_has_no_process_afterwards(
+def test_a_broker_killed_by_the_supervisor_during_its_start_leaves_no_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def scenario(member: Member, processes: Processes) -> None:

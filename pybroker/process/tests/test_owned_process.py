@@ -22,7 +22,9 @@ def owned() -> Iterator[OwnedProcess]:
     process.forget()
 
 
-def test_a_signal_during_the_start_takes_effect_later(owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_during_the_start_is_handled_once_the_process_is_known(
+    owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A handler that came before would leave a process behind that nobody ends."""
     known: list[int | None] = []
     make = subprocess.Popen
@@ -42,7 +44,9 @@ def test_a_signal_during_the_start_takes_effect_later(owned: OwnedProcess, monke
     assert owned.is_alive
 
 
-def test_a_signal_during_folder_creation_counts(owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_during_folder_creation_is_handled_once_the_folder_is_known(
+    owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found: list[Path | None] = []
     make = tempfile.mkdtemp
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.nightly
 CLEAN = ".kafka_cleanshutdown"
 
 
-def test_brokers_whose_supervisor_was_killed_stop_in_order(tmp_path: Path) -> None:
+def test_brokers_whose_supervisor_is_killed_stop_cleanly(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2) as running:
         with Admin(f"127.0.0.1:{running.port}") as admin:
             admin.create_topics("t", num_partitions=4)
@@ -29,7 +29,7 @@ def test_brokers_whose_supervisor_was_killed_stop_in_order(tmp_path: Path) -> No
     assert all((tmp_path / f"broker-{node_id}" / CLEAN).exists() for node_id in (1, 2))
 
 
-def test_a_halted_broker_whose_supervisor_was_killed_stops_in_order(tmp_path: Path) -> None:
+def test_a_halted_broker_whose_supervisor_is_killed_stops_cleanly(tmp_path: Path) -> None:
     with fleet(tmp_path, "--processes", 2) as running:
         os.kill(running.pids[0], signal.SIGSTOP)
         running.process.kill()
@@ -52,19 +52,19 @@ def hangup(handler: signal.Handlers) -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_terminal_that_is_closed_stops_a_broker_in_order(tmp_path: Path) -> None:
+def test_a_closed_terminal_stops_a_broker_cleanly(tmp_path: Path) -> None:
     with hangup(signal.SIG_DFL), broker(tmp_path) as running:
         assert running.stop(signal.SIGHUP).code == 0
     assert (tmp_path / "broker-1" / CLEAN).exists()
 
 
-def test_a_terminal_that_is_closed_stops_several_brokers_in_order(tmp_path: Path) -> None:
+def test_a_closed_terminal_stops_several_brokers_cleanly(tmp_path: Path) -> None:
     with hangup(signal.SIG_DFL), fleet(tmp_path, "--processes", 2) as running:
         assert running.stop(signal.SIGHUP).code == 0
     assert all((tmp_path / f"broker-{node_id}" / CLEAN).exists() for node_id in (1, 2))
 
 
-def test_a_broker_that_was_started_with_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+def test_a_broker_that_was_started_with_nohup_survives_a_closed_terminal(tmp_path: Path) -> None:
     with hangup(signal.SIG_IGN), broker(tmp_path) as running:
         running.process.send_signal(signal.SIGHUP)
         with Admin(f"127.0.0.1:{running.port}") as admin:

@@ -21,11 +21,13 @@ SETTINGS = {
 }
 
 
-def test_all_passwords_of_kafka_are_secret() -> None:
+def test_every_key_with_a_sensitive_value_is_treated_as_secret() -> None:
     assert set(SECRETS) == {name for name, key in KEYS.items() if key.is_sensitive}
 
 
-def test_an_embedded_broker_gets_them_by_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_embedded_broker_gets_secrets_from_its_environment_not_its_arguments(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     class Started(Exception):
         pass
 
@@ -41,7 +43,7 @@ def test_an_embedded_broker_gets_them_by_its_environment(monkeypatch: pytest.Mon
         EmbeddedBroker(data_dir=tmp_path, num_partitions=3, ssl_keystore_password=SECRET).start()
 
 
-def test_a_member_gets_them_by_its_environment(tmp_path: Path) -> None:
+def test_a_broker_of_several_gets_secrets_from_its_environment_not_its_arguments(tmp_path: Path) -> None:
     options = StartOptions(settings=tuple(f"{name}={text}" for name, text in SETTINGS.items()))
     command = broker_process.command(options, tmp_path, ("node.id=2",))
     assert not [word for word in command if SECRET in word]

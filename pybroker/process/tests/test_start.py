@@ -24,7 +24,7 @@ def one_line(text: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_by_signal_exits_0_and_prints_one_line_in_all(tmp_path: Path, number: int) -> None:
+def test_a_broker_that_a_signal_stops_exits_0_and_prints_only_the_ready_line(tmp_path: Path, number: int) -> None:
     with broker(tmp_path) as running:
         socket.create_connection(("127.0.0.1", running.port)).close()
         ended = running.stop(number)
@@ -34,7 +34,7 @@ def test_a_stop_by_signal_exits_0_and_prints_one_line_in_all(tmp_path: Path, num
     assert "Traceback" not in ended.err
 
 
-def test_the_pid_file_is_there_while_the_broker_runs(tmp_path: Path) -> None:
+def test_the_pid_file_exists_while_the_broker_runs(tmp_path: Path) -> None:
     with broker(tmp_path, "--node-id", 7) as running:
         pid = tmp_path / "broker-7" / "pid"
         assert pid.read_text() == f"{running.pid}\n"
@@ -42,7 +42,7 @@ def test_the_pid_file_is_there_while_the_broker_runs(tmp_path: Path) -> None:
     assert not pid.exists()
 
 
-def test_a_broker_starts_again_on_its_folder_also_after_a_kill(tmp_path: Path) -> None:
+def test_a_broker_restarts_on_its_data_folder_after_a_kill_or_a_stop(tmp_path: Path) -> None:
     with broker(tmp_path) as running:
         running.stop(signal.SIGKILL)
     with broker(tmp_path) as running:
@@ -51,7 +51,7 @@ def test_a_broker_starts_again_on_its_folder_also_after_a_kill(tmp_path: Path) -
         assert running.stop().code == 0
 
 
-def test_a_folder_in_use_is_refused_with_its_owner(tmp_path: Path) -> None:
+def test_the_error_for_a_data_folder_in_use_names_the_process_that_uses_it(tmp_path: Path) -> None:
     with broker(tmp_path) as running:
         ended = run("--port", 0, "--data-dir", tmp_path)
         assert ended.code == 2
@@ -61,7 +61,7 @@ def test_a_folder_in_use_is_refused_with_its_owner(tmp_path: Path) -> None:
         assert "--data-dir" in line
 
 
-def test_a_taken_port_is_refused_with_a_way_out(tmp_path: Path) -> None:
+def test_the_error_for_a_port_in_use_suggests_port_0(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("--port", port, "--data-dir", tmp_path)
@@ -70,7 +70,7 @@ def test_a_taken_port_is_refused_with_a_way_out(tmp_path: Path) -> None:
     assert "--port 0" in one_line(ended.err)
 
 
-def test_a_start_that_fails_leaves_no_folder_behind(tmp_path: Path) -> None:
+def test_a_failed_start_leaves_no_new_folder(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("--port", port, "--data-dir", tmp_path / "new", "--set", f"log.dirs={tmp_path}/a,{tmp_path}/b")
@@ -82,7 +82,7 @@ def test_a_start_that_fails_leaves_no_folder_behind(tmp_path: Path) -> None:
     assert kept.exists(), "it was there before"
 
 
-def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+def test_a_data_folder_of_another_node_id_is_refused(tmp_path: Path) -> None:
     with broker(tmp_path) as running:
         running.stop()
     (tmp_path / "broker-1").rename(tmp_path / "broker-2")
@@ -92,7 +92,7 @@ def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
     assert "--node-id 1" in one_line(ended.err)
 
 
-def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
+def test_a_data_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
         with broker(tmp_path / name) as running:
             running.stop()
@@ -119,7 +119,7 @@ def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
         (("--host", "203.0.113.7"), "203.0.113.7"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_2(
+def test_wrong_usage_prints_one_line_and_exits_2(
     tmp_path: Path, arguments: tuple[str, ...], told: str
 ) -> None:
     port = () if "--port" in arguments else ("--port", 0)
@@ -129,14 +129,14 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert told in one_line(ended.err)
 
 
-def test_a_data_folder_that_is_a_file_is_refused_as_one(tmp_path: Path) -> None:
+def test_the_error_for_a_data_folder_that_is_a_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = run("--port", 0, "--data-dir", tmp_path / "file")
     assert ended.code == 2
     assert "it is a file, not a folder: choose another --data-dir" in one_line(ended.err)
 
 
-def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
+def test_the_error_for_a_data_folder_that_cannot_be_created_names_its_option(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = run("--port", 0, "--data-dir", tmp_path / "file" / "data")
     assert ended.code == 2
@@ -144,14 +144,16 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--processes", 2)])
-def test_a_log_dir_that_cannot_be_created_is_reported_with_its_line(tmp_path: Path, more: tuple[object]) -> None:
+def test_the_error_for_a_log_dir_that_cannot_be_created_names_its_line_in_the_file(
+    tmp_path: Path, more: tuple[object]
+) -> None:
     file = tmp_path / "server.properties"
     file.write_text("\nlog.dirs=/proc/nope\n")
     line = one_line(run(file, "--port", 0, *more).err)
     assert f"log dir /proc/nope: No such file or directory: change log.dirs (from {file}:2)" in line
 
 
-def test_an_impossible_listener_is_reported_with_its_line(tmp_path: Path) -> None:
+def test_the_error_for_an_invalid_listener_names_its_line_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     for text, words in (("SASL_SSL://:9393", "listener SASL_SSL"), ("://x", "is not of the form")):
         file.write_text(f"\nlisteners={text}\n")
@@ -160,7 +162,7 @@ def test_an_impossible_listener_is_reported_with_its_line(tmp_path: Path) -> Non
         assert words in line
 
 
-def test_settings_come_from_option_environment_file_in_this_order(tmp_path: Path) -> None:
+def test_an_option_overrides_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("log.segment.bytes=1\nnum.partitions=1\nlog.retention.ms=5\n")
     env = {"KAFKA_LOG_SEGMENT_BYTES": "2"}
@@ -172,7 +174,7 @@ def test_settings_come_from_option_environment_file_in_this_order(tmp_path: Path
     assert "log.segment.bytes=1" in ended.err
 
 
-def test_a_properties_file_of_kafka_starts_a_broker_in_its_own_folders(tmp_path: Path) -> None:
+def test_a_broker_started_from_kafkas_server_properties_uses_their_log_dirs(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     logs = tmp_path / "kafka-logs"
     file.write_text(f"broker.id=5\nlisteners=PLAINTEXT://127.0.0.1:9\nlog.dirs={logs}\n")
@@ -183,7 +185,7 @@ def test_a_properties_file_of_kafka_starts_a_broker_in_its_own_folders(tmp_path:
     assert (tmp_path / "data" / "coordination.db").exists()
 
 
-def test_a_file_of_a_vendor_starts_and_unknown_keys_are_named(tmp_path: Path) -> None:
+def test_a_broker_starts_from_a_vendors_file_and_logs_each_key_without_effect_once(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
         "process.roles=broker,controller\nnode.id=1\nzookeeper.connect=127.0.0.1:1\n"
@@ -207,7 +209,7 @@ def test_a_file_with_an_unsupported_authorizer_is_refused(tmp_path: Path) -> Non
     assert not (tmp_path / "data").exists()
 
 
-def test_without_data_dir_the_users_folder_is_taken_and_printed(tmp_path: Path) -> None:
+def test_a_start_without_data_dir_uses_the_users_data_folder_and_prints_it(tmp_path: Path) -> None:
     env = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
     ended = run("--host", "203.0.113.7", "--log-level", "info", env=env)
     assert ended.code == 2
@@ -215,19 +217,19 @@ def test_without_data_dir_the_users_folder_is_taken_and_printed(tmp_path: Path) 
     assert not any(tmp_path.rglob("broker-1")), "it has not started"
 
 
-def test_version_and_help_go_to_stdout() -> None:
+def test_version_and_help_are_printed_to_stdout() -> None:
     assert run("--version").out.startswith("pybroker ")
     assert "--data-dir" in run("start", "--help").out
     assert "start" in run("--help").out
 
 
-def test_a_stop_while_starting_is_a_stop(tmp_path: Path) -> None:
+def test_an_embedded_broker_whose_stdin_ends_during_the_start_exits_0(tmp_path: Path) -> None:
     """Embedded, with a stdin that has ended already."""
     ended = run("--port", 0, "--data-dir", tmp_path, "--embedded")
     assert ended.code == 0
 
 
-def test_the_log_dirs_are_locked_too(tmp_path: Path) -> None:
+def test_log_dirs_in_use_by_another_broker_are_refused(tmp_path: Path) -> None:
     setting = f"log.dirs={tmp_path / 'logs'}"
     with broker(tmp_path / "one", "--set", setting):
         ended = run("--port", 0, "--data-dir", tmp_path / "two", "--set", setting)
@@ -235,7 +237,7 @@ def test_the_log_dirs_are_locked_too(tmp_path: Path) -> None:
     assert f"{tmp_path / 'logs'} is in use" in one_line(ended.err)
 
 
-def test_ipv6_and_wildcard_listeners_are_announced_as_something_to_connect_to(
+def test_a_listener_on_all_addresses_is_announced_with_an_address_that_clients_reach(
     tmp_path: Path,
 ) -> None:
     with broker(tmp_path, "--host", "") as running:
