@@ -26,7 +26,7 @@ def cycle() -> None:
         del thing
 
 
-def test_a_cycle_is_found() -> None:
+def test_a_reference_cycle_is_found() -> None:
     with pytest.raises(AssertionError, match="1 of them"):
         cycle()
     assert gc.isenabled()

@@ -55,7 +55,7 @@ def test_every_invariant_holds_in_two_thousand_histories(first: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", [7, 24])
-def test_a_seed_is_a_history_in_every_process(seed: int) -> None:
+def test_a_seed_gives_the_same_history_in_every_process(seed: int) -> None:
     """The seed of the process's hashes must not matter. The second history has members of groups of both protocols."""
     here = run(seed, traced=True)
     assert here.trace == run(seed, traced=True).trace
@@ -66,11 +66,11 @@ def test_a_seed_is_a_history_in_every_process(seed: int) -> None:
         assert told.splitlines()[:-1] == here.trace
 
 
-def test_histories_differ() -> None:
+def test_different_seeds_draw_different_settings() -> None:
     assert len({repr(drawn(seed)) for seed in range(50)}) == 50
 
 
-def test_the_report_counts_the_events_of_the_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_counts_the_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
     assert main(["--seeds", "0-3", "--processes", "1", "--report", str(report)]) == 0
     assert '"histories": 3' in report.read_text()
@@ -92,7 +92,7 @@ def test_histories_have_members_that_join_groups() -> None:
     assert world.groups.places
 
 
-def test_guests_are_served_and_refused_in_histories() -> None:
+def test_histories_with_an_authorizer_serve_and_refuse_requests_of_guests() -> None:
     world = World(GUESTS, drawn(GUESTS))
     assert world.run().invariant == ""
     assert world.guests is not None
@@ -154,7 +154,7 @@ def test_no_fault_begins_while_the_brokers_are_stopped_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(("is_late", "named_by"), [(False, ""), (True, "ack")])
-def test_records_committed_in_the_event_of_a_log_dir_failure_are_committed(
+def test_the_oracle_counts_records_committed_in_the_event_of_a_log_dir_failure(
     is_late: bool, named_by: str
 ) -> None:
     """Other brokers learned the high watermark before the oracle had looked. What the leader commits later was never
@@ -189,6 +189,6 @@ def test_a_store_that_is_restored_repeatedly_causes_no_busy_loop() -> None:
     assert run(6051, drawn(6051)).invariant == ""
 
 
-def test_records_below_a_log_start_need_not_equal_committed_records() -> None:
+def test_records_below_the_log_start_offset_need_not_equal_committed_ones() -> None:
     """A follower came back with a record that nobody else had. By then the log began after it on every broker."""
     assert run(16389, drawn(16389)).invariant == ""

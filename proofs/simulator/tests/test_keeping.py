@@ -77,7 +77,7 @@ def test_a_log_without_committed_records_must_stay() -> None:
 
 
 @pytest.mark.parametrize("topic_id", [None, TOPIC_ID], ids=["unreadable", "known"])
-def test_an_out_of_sync_replica_may_lack_records_of_an_estranged_topic(topic_id: bytes | None) -> None:
+def test_an_out_of_sync_replica_may_lack_records_of_a_topic_whose_nodes_are_lost(topic_id: bytes | None) -> None:
     world, key = world_with(OLD)
     keeping = world.oracle.keeping
     world.oracle.acked[key] = 2
@@ -94,7 +94,7 @@ def test_an_out_of_sync_replica_may_lack_records_of_an_estranged_topic(topic_id:
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_only_a_log_of_a_deleted_topic_starts_again(is_deleted: bool) -> None:
+def test_only_the_log_of_a_deleted_topic_may_be_opened_empty_again(is_deleted: bool) -> None:
     """A starting broker may load the topic first, and then learn of its deletion."""
     world, key = world_with(OLD)
     if is_deleted:

@@ -53,7 +53,7 @@ def test_a_failure_reported_by_a_finalizer_ends_the_history(loop: ProcessLoop) -
         loop.scheduler.run(1.0)
 
 
-def test_a_crash_in_the_background_of_a_broker_is_a_violation() -> None:
+def test_an_exception_in_a_background_task_of_a_broker_is_a_violation() -> None:
     serve = SimulatedBroker._serve
 
     def serve_and_fail(broker: SimulatedBroker) -> None:
@@ -66,7 +66,7 @@ def test_a_crash_in_the_background_of_a_broker_is_a_violation() -> None:
     assert "in the background" in outcome.text
 
 
-def test_tasks_of_an_ended_history_report_nothing(
+def test_a_failed_task_of_an_ended_history_is_not_reported(
     loop: ProcessLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the audit of one group fails, nobody awaits that of the other."""
