@@ -1,4 +1,4 @@
-"""A TLS key that has no effect because of a mistake causes a warning."""
+"""A mistyped TLS key stops the start. One without effect on its listener causes a warning."""
 
 from __future__ import annotations
 
