@@ -54,7 +54,7 @@ async def test_a_large_request_that_cannot_be_decoded_closes_its_connection(harn
 
 @scenario()
 async def test_a_large_request_that_is_refused_leaves_nothing_to_the_garbage_collector(harness: Harness) -> None:
-    """Which seldom looks at all there is; the request's bytes would stay until then."""
+    """The collector seldom looks at all objects, and the bytes of the request would stay until then."""
     with leaves_nothing(DecodeError):
         client = await harness.connect()
         client.send(ECHO, 1, b"large and bad")

@@ -127,7 +127,7 @@ def test_dropped_log_lines_are_reported_once_when_stderr_is_read_again() -> None
 
 @pytest.mark.nightly
 def test_a_log_line_is_written_at_once_if_stderr_is_a_file(tmp_path: Path) -> None:
-    """A process that is killed afterwards has left them."""
+    """So a process that is killed afterwards has written it."""
     text = "import logging, os; from pybroker.process import diagnostics; diagnostics.set_up('info');"
     text += "logging.getLogger('test').info('the last'); os._exit(0)"
     with (tmp_path / "log").open("wb") as log:
