@@ -1,4 +1,4 @@
-"""A mistyped TLS key stops the start. One without effect on its listener causes a warning."""
+"""A mistyped TLS key stops the start, and so does ``ssl.client.auth`` for a listener without TLS."""
 
 from __future__ import annotations
 
