@@ -101,7 +101,7 @@ class Keeping:
         end = chain.common_end(before or Chain()) if is_copy else chain.end
         return end == 0 or any(log_on(disk, each, before).agrees(chain, end) for each in others)
 
-    def opened_anew(self, place: Place, before: Chain, log: Log) -> None:
+    def reopened(self, place: Place, before: Chain, log: Log) -> None:
         """Checks a log that a broker has opened again."""
         node_id, key = place
         is_excused = place in self._excused or place in self.away or self.oracle.incarnations.is_deleted(key)

@@ -372,7 +372,7 @@ class Oracle:
         cut = self._cuts.pop(log, None)
         if chain is None or self._logs.get(key) is not log:
             if chain is not None and cut is None:
-                self.keeping.opened_anew(key, chain, log)
+                self.keeping.reopened(key, chain, log)
             chain = self.chains[key] = Chain()
             self._logs[key] = log
         elif cut is not None:

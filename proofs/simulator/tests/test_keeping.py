@@ -100,7 +100,7 @@ def test_only_the_log_of_a_deleted_topic_may_be_opened_empty_again(is_deleted: b
     if is_deleted:
         world.oracle.incarnations.noted.add(TOPIC_ID)
     log: Any = SimpleNamespace(log_end_offset=0)
-    world.oracle.keeping.opened_anew((1, key), world.oracle.committed[key], log)
+    world.oracle.keeping.reopened((1, key), world.oracle.committed[key], log)
     with nullcontext() if is_deleted else pytest.raises(Violation, match="starts again"):
         world.oracle.check()
 
