@@ -17,6 +17,7 @@ cdef class ReceiveMemory:
     cdef public Py_ssize_t limit          # the limit of ``taken``; beyond it, connections that need more must wait
     cdef readonly Py_ssize_t pool_limit
 
+    cdef bint is_full(self) noexcept
     cdef Block record_block(self)
     cdef Block take(self, Py_ssize_t at_least, Py_ssize_t wanted)
     cdef Block grow(self, Block block, Py_ssize_t begin, Py_ssize_t filled, Py_ssize_t wanted)

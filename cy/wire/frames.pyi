@@ -34,10 +34,14 @@ class Layer(Protocol):
         """``read(size, view)`` decrypts at most ``size`` bytes, 16 KiB or less, into the view. It returns their number,
         0 at the end.
         """
-    def feed_next(self) -> None:
-        """Passes on some encrypted bytes, if there are any."""
-    def cannot_read(self, error: Exception) -> int:
-        """Takes what ``read`` raised. Returns AGAIN, 0 at the end, or 1 if ``read`` can be called again; or raises."""
+    def feed_next(self, count: int) -> None:
+        """Passes on some encrypted bytes, if there are any. ``count``: how many bytes this visit has read so far."""
+    def cannot_read(self, error: Exception) -> int | None:
+        """Takes what ``read`` raised. Returns AGAIN, 0 at the end, 1 if ``read`` can be called again, or None if the
+        error ends the connection.
+        """
+    def end_reading(self) -> None:
+        """Makes the socket report its end: the layer's end followed the data."""
 
 class ReceiveMemory:
     """The memory into which the connections of one event loop receive."""
@@ -74,6 +78,9 @@ class FrameReader:
     @property
     def taken(self) -> int:
         """The bytes of memory that this connection holds."""
+    @property
+    def receives_little(self) -> bool:
+        """True at the memory's limit: a layer that decrypts should take no more than it needs."""
     @property
     def reuses(self) -> bool: ...
     def receive(self, fd: int) -> int:

@@ -98,7 +98,8 @@ cdef class Block:
 cdef class ReceiveMemory:
     """The memory into which the connections of one event loop receive.
 
-    ``limit`` limits the bytes that connections hold for partial frames (``queued.max.request.bytes``).
+    ``limit`` limits the bytes that connections hold for partial frames (``queued.max.request.bytes``). At the limit,
+    connections still receive small frames, PEEK bytes at a time.
     """
 
     def __cinit__(self, Py_ssize_t limit=1 << 62, *, Py_ssize_t scratch_size=SCRATCH_SIZE,
@@ -114,6 +115,10 @@ cdef class ReceiveMemory:
         self.pool.clear()
         self.pooled = 0
 
+    cdef bint is_full(self) noexcept:
+        """Returns True at the limit: connections that hold nothing then receive little, which is all they can keep."""
+        return self.taken >= self.limit
+
     cdef Block record_block(self):
         """Returns the block of ``record_view``, where a layer decrypts. It exists once one has been used."""
         if self.record is None:
@@ -125,9 +130,11 @@ cdef class ReceiveMemory:
         """Returns a pooled block of ``wanted`` bytes if one fits, otherwise a new one of ``at_least``."""
         cdef Block block
         cdef Py_ssize_t index
+        cdef bint fits
         for index in range(len(self.pool)):
             block = <Block> self.pool[index]
-            if block.exports == 0 and wanted <= block.capacity <= 4 * wanted:
+            fits = wanted <= block.capacity <= 4 * wanted and self.taken + block.capacity <= self.limit
+            if fits and block.exports == 0:
                 del self.pool[index]
                 self.pooled -= block.capacity
                 self.taken += block.capacity
@@ -210,6 +217,11 @@ cdef class FrameReader:
         return 0 if self.own is None else self.own.capacity
 
     @property
+    def receives_little(self):
+        """True at the memory's limit: a layer that decrypts should take no more than it needs."""
+        return self.memory.is_full()
+
+    @property
     def reuses(self):
         """True if the memory of the last returned frame will be overwritten."""
         return self.own is None or self.begin < self.filled
@@ -223,7 +235,7 @@ cdef class FrameReader:
         cdef iovec parts[2]
         cdef Block scratch = self.memory.scratch
         cdef Py_ssize_t needed, room, count
-        cdef size_t peek = PEEK if self.bulk else scratch.capacity
+        cdef size_t peek = PEEK if self.bulk or self.memory.is_full() else scratch.capacity
         if self.own is None:
             count = recv(fd, scratch.data, peek, MSG_DONTWAIT)
             if count < 0:
@@ -252,9 +264,10 @@ cdef class FrameReader:
 
         A record may have few bytes: librdkafka sends one for each of its buffers. So no Python code runs for a record
         but ``layer.read(size, view)``, which fills the view and returns the number of bytes, 0 at the end.
-        ``layer.feed_next()`` runs while few bytes in ``layer.incoming`` wait to be decrypted. If ``read`` raises,
-        ``layer.cannot_read(error)`` returns AGAIN, 0 at the end, or 1 to read again; or it raises. Returns and raises
-        the same as ``receive``; STARVED if the layer has more.
+        ``layer.feed_next(count)`` runs while few bytes in ``layer.incoming`` wait to be decrypted; ``count`` bytes have
+        been read so far. ``layer.cannot_read(error)`` takes what ``read`` raised. It returns AGAIN, 0 at the end, 1 to
+        read again, or None if the error ends the connection. ``layer.end_reading()`` runs if the end follows some data.
+        Returns and raises the same as ``receive``; STARVED if the layer has more.
         """
         cdef ReceiveMemory memory = self.memory
         cdef Py_ssize_t count, needed, room, total = 0
@@ -275,15 +288,22 @@ cdef class FrameReader:
                 if needed == 0:  # first the length: bytes after the frame must not be in own
                     needed = 4 - (self.filled - self.begin)
                 start, end, room = self.own.data, &self.filled, min(self.own.capacity - self.filled, needed)
+            if room <= 0:
+                raise RuntimeError("the layer has received more than scratch can hold")
             if incoming.pending < HUNGRY:
-                layer.feed_next()
+                layer.feed_next(total)
             try:
                 count = read(min(room, RECORD), view)
             except Exception as error:
-                count = layer.cannot_read(error)
+                stop = layer.cannot_read(error)
+                if stop is None:
+                    raise
+                count = stop
                 if count > 0:
                     continue
             if count <= 0:
+                if count == 0 and total:
+                    layer.end_reading()
                 break
             memcpy(start + end[0], record.data, count)
             end[0] += count

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from cy.wire.frames import AGAIN, STARVED, FrameReader
+from cy.wire.frames import AGAIN, FrameReader
 from cy.wire.send_queue import SendQueue
 from pyclient.protocol.readiness import readable, writable
 
@@ -24,8 +24,10 @@ RECORD_BYTES: Final = 16 * 1024
 """Bytes that OpenSSL gets at a time to encrypt, because its memory for them never shrinks."""
 WHOLE_RECORD: Final = 5 + RECORD_BYTES + 256
 """Bytes that OpenSSL gets at a time to decrypt: the largest record, with its header."""
+LEAST: Final = 4 * 1024
+"""Bytes of a read from the socket at the limit of the memory for incomplete frames."""
 LITTLE: Final = 2 * RECORD_BYTES
-"""Bytes of a read from the socket after one that returned little."""
+"""Bytes of a read from the socket after one that yielded little data."""
 PIECE: Final = 64 * 1024
 """Bytes that are encrypted ahead of the socket."""
 TURN: Final = 4 << 20
@@ -34,6 +36,7 @@ MOST_UNASKED: Final = 16 * 1024
 """Bytes that TLS itself may have waiting, such as answers to key updates."""
 MOST_WITHOUT_DATA: Final = 64 * 1024
 """Encrypted bytes that may come without data, such as key updates."""
+KEY_UPDATES: Final = "the peer requests key updates again and again"
 OVERHEAD: Final = 32
 """Encrypted bytes that may come for each byte of data."""
 _NOTHING: Final = memoryview(b"")
@@ -53,7 +56,7 @@ class TlsLayer:
     """One end of TLS on a connected, non-blocking socket, which its creator owns."""
 
     __slots__ = (
-        *("_barren", "_left", "_memory", "_most", "_outgoing", "_piece", "_received", "_sock"),
+        *("_barren", "_credited", "_left", "_memory", "_most", "_outgoing", "_piece", "_received", "_sock"),
         *("incoming", "ssl"),
     )
 
@@ -71,6 +74,8 @@ class TlsLayer:
         self._most = LITTLE
         self._barren = 0
         """Encrypted bytes without data, minus the allowance for data."""
+        self._credited = 0
+        """The bytes of this visit that have reduced ``_barren``."""
         self._left = _NOTHING
         """Encrypted bytes that the socket has not taken yet."""
         self._piece = 0
@@ -82,27 +87,24 @@ class TlsLayer:
         """Like ``reader.receive(fd)``, but decrypts. Also raises ssl.SSLError. Bytes that came before, when there was
         no memory for their frames, are first.
         """
-        if not self._received and not self._fetch():
+        if not self._received and not self._fetch(LEAST if reader.receives_little else self._most):
             return AGAIN
-        encrypted = len(self._received)
+        received, self._credited = len(self._received), 0
         try:
             count = reader.receive_by(self)
         finally:
-            encrypted -= len(self._received)
             self._received = memoryview(bytes(self._received)) if self._received else _NOTHING
-        self._most = len(self._memory) if count >= RECORD_BYTES else LITTLE
-        if count != STARVED:
-            self._barren = max(0, self._barren + encrypted - OVERHEAD * max(count, 0))
-        if self._barren > MOST_WITHOUT_DATA:
-            raise ConnectionAbortedError("the peer sends TLS without data, again and again")
+        self._most = len(self._memory) if count >= max(RECORD_BYTES, received // 2) else LITTLE
+        if count > 0:
+            self._credit(count)
         if count and self._outgoing.pending:
             self._answer()
         return count
 
-    def _fetch(self) -> bool:
-        """Receives once. Returns False if there is nothing, not even from before. Raises OSError."""
+    def _fetch(self, most: int) -> bool:
+        """Receives at most so many bytes. Returns False if there is nothing, not even from before. Raises OSError."""
         try:
-            count = self._sock.recv_into(self._memory, self._most)
+            count = self._sock.recv_into(self._memory, most)
         except (BlockingIOError, InterruptedError):
             return bool(self.incoming.pending or self.ssl.pending())
         if count:
@@ -114,7 +116,7 @@ class TlsLayer:
     def _answer(self) -> None:
         """Sends TLS's own messages, or leaves them to the next flush. Raises OSError."""
         if not self.push() and self._outgoing.pending > MOST_UNASKED:
-            raise ConnectionAbortedError("the peer requests key updates again and again")
+            raise ConnectionAbortedError(KEY_UPDATES)
 
     def pull(self) -> None:
         """Receives once, for a handshake. Raises OSError."""
@@ -134,22 +136,41 @@ class TlsLayer:
         """Decrypts into a view, as ``ssl.SSLObject.read`` does."""
         return self.ssl.read  # type: ignore[return-value]  # an int with a view
 
-    def feed_next(self) -> None:
-        """Gives OpenSSL the next of the received bytes, if there are any: up to the largest record."""
-        if self._received:
-            count = WHOLE_RECORD - self.incoming.pending
-            piece, self._received = self._received[:count], self._received[count:]
-            self.incoming.write(piece)
+    def feed_next(self, count: int) -> None:
+        """Gives OpenSSL the next of the received bytes, if there are any: up to the largest record. This visit has read
+        ``count`` bytes so far. Raises ConnectionAbortedError.
+        """
+        if not self._received:
+            return
+        self._credit(count)
+        size = WHOLE_RECORD - self.incoming.pending
+        piece, self._received = self._received[:size], self._received[size:]
+        self._barren += len(piece)
+        if self._barren > MOST_WITHOUT_DATA:
+            raise ConnectionAbortedError("the peer sends TLS without data, again and again")
+        if self._outgoing.pending > MOST_UNASKED:
+            raise ConnectionAbortedError(KEY_UPDATES)
+        self.incoming.write(piece)
 
-    def cannot_read(self, error: Exception) -> int:
-        """Returns AGAIN if nothing is left to decrypt, 0 at the end of the stream, and 1 if ``feed_next`` has more.
-        Raises other errors.
+    def _credit(self, count: int) -> None:
+        """Counts the ``count`` bytes that this visit has read so far."""
+        self._barren = max(0, self._barren - OVERHEAD * (count - self._credited))
+        self._credited = count
+
+    def cannot_read(self, error: Exception) -> int | None:
+        """Returns AGAIN if nothing is left to decrypt, 0 at the end of the stream, 1 if ``feed_next`` has more, and
+        None for other errors.
         """
         if isinstance(error, ssl.SSLWantReadError):
             return 1 if self._received else AGAIN
         if isinstance(error, (ssl.SSLZeroReturnError, ssl.SSLEOFError)):
             return 0
-        raise error
+        return None
+
+    def end_reading(self) -> None:
+        """Lets the socket report the end, which came with data: no other event may follow."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RD)
 
     # -- out ---------------------------------------------------------------------------------------
 

@@ -205,6 +205,17 @@ def test_frames_that_were_not_taken_stay_in_the_reader(pair: Pair, reader: Frame
     other_far.close()
 
 
+def test_a_connection_keeps_little_once_memory_is_at_its_limit() -> None:
+    memory = ReceiveMemory(100_000)
+    part = struct.pack(">i", LIMIT) + bytes(60_000)
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            near, far = [stack.enter_context(each) for each in socket.socketpair()]
+            far.sendall(part)
+            assert visit(FrameReader(memory, LIMIT), near) == []
+    assert memory.taken == 2 * len(part) + 2 * 4096
+
+
 def test_memory_at_its_limit_starves_the_reader_until_some_is_free() -> None:
     near, far = socket.socketpair()
     near.setblocking(False)

@@ -22,7 +22,7 @@ class Layer:
 
     def __init__(self, most: int) -> None:
         self.left = b""
-        self.ended = False
+        self.ended = self.stopped = False
         self.incoming = self
         self._most = most
 
@@ -30,10 +30,12 @@ class Layer:
     def pending(self) -> int:
         return len(self.left)
 
-    def feed_next(self) -> None: ...
+    def feed_next(self, count: int) -> None: ...
 
-    def cannot_read(self, error: Exception) -> int:
-        raise error
+    def cannot_read(self, error: Exception) -> None: ...
+
+    def end_reading(self) -> None:
+        self.stopped = True
 
     def read(self, size: int, view: memoryview) -> int:
         piece = self.left[: min(size, self._most)]
@@ -82,6 +84,20 @@ def test_a_layer_reports_end_and_no_data_like_a_socket() -> None:
     layer.left, layer.ended = frame(b"last"), True
     assert visit(reader, layer) == [b"last"]
     assert reader.receive_by(layer) == 0
+
+
+def test_a_layer_learns_that_its_end_followed_data() -> None:
+    reader, layer = FrameReader(ReceiveMemory(), LIMIT), Layer(100)
+    layer.left, layer.ended = frame(b"last"), True
+    assert visit(reader, layer) == [b"last"]
+    assert layer.stopped
+
+
+def test_a_layer_cannot_write_beyond_scratch() -> None:
+    reader, layer = FrameReader(ReceiveMemory(scratch_size=8000), LIMIT), Layer(16_384)
+    layer.left = frame(b"x" * 100) * 100
+    with pytest.raises(RuntimeError, match="more than scratch can hold"):
+        reader.receive_by(layer)
 
 
 def test_unread_data_stays_in_the_layer_at_the_memory_limit() -> None:

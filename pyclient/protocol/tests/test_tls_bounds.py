@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import select
 import socket
 import ssl
 import struct
+import weakref
 
 import pytest
 
@@ -25,13 +28,18 @@ class FakeSsl:
     def __init__(self, incoming, outgoing, yields=0):
         self.incoming, self.outgoing = incoming, outgoing
         self.yields = yields
+        self.answers = 0
+        self.error = None
         self.left = 0
         self.got = []
         self.written = []
 
     def read(self, size, view):
+        if self.error is not None:
+            raise ssl.SSLError(self.error)
         data = self.incoming.read()
         if data:
+            self.outgoing.write(bytes(self.answers))
             self.got.append(len(data))
             self.left += len(data) * self.yields // 1000
         count = min(size, self.left)
@@ -102,6 +110,60 @@ def test_bytes_that_yield_data_are_decrypted_in_pieces():
         assert others == [tls.MEMORY] * 3
         assert max(end.ssl.got) <= tls.WHOLE_RECORD
         reader.close()
+
+
+def test_bytes_without_data_are_limited_within_a_visit_too():
+    with sockets() as (ours, theirs):
+        end, reader = layer(ours, yields=900), FrameReader(ReceiveMemory(), MOST)
+        visits(end, reader, ours, theirs, 3)
+        before, end.ssl.yields = sum(end.ssl.got), 0
+        with pytest.raises(ConnectionAbortedError, match="without data"):
+            visits(end, reader, ours, theirs, 1)
+        assert sum(end.ssl.got) - before <= tls.MOST_WITHOUT_DATA
+        reader.close()
+
+
+def test_answers_to_key_updates_are_limited_within_a_visit():
+    with sockets() as (ours, theirs):
+        end, reader = layer(ours), FrameReader(ReceiveMemory(), MOST)
+        end.ssl.answers = tls.MOST_UNASKED + 1
+        with pytest.raises(ConnectionAbortedError, match="key updates"):
+            visits(end, reader, ours, theirs, 1)
+        assert len(end.ssl.got) == 1
+
+
+def test_little_is_received_at_the_memory_limit():
+    with sockets() as (ours, theirs):
+        end, reader = layer(ours), FrameReader(ReceiveMemory(0), MOST)
+        assert visits(end, reader, ours, theirs, 1) == [tls.LEAST]
+
+
+def test_an_error_of_tls_leaves_no_reference_cycle():
+    with sockets() as (ours, theirs):
+        end, reader = layer(ours), FrameReader(ReceiveMemory(), MOST)
+        end.ssl.error = "bad record"
+        broken = weakref.ref(end.ssl)
+        theirs.send(b"garbage")
+        gc.disable()
+        try:
+            with contextlib.suppress(ssl.SSLError):
+                end.receive(reader, ours.fileno())
+            del end
+            assert broken() is None
+        finally:
+            gc.enable()
+
+
+def test_the_end_of_tls_after_data_makes_the_socket_readable():
+    with sockets() as (ours, theirs):
+        here, there = shaken_hands(ours, theirs)
+        reader = FrameReader(ReceiveMemory(), MOST)
+        say(there, theirs.fileno(), struct.pack(">i", 4) + b"last")
+        there.end()
+        assert here.receive(reader, ours.fileno()) > 0
+        assert frames_of(reader) == [b"last"]
+        assert select.select([ours], [], [], 0)[0]
+        assert here.receive(reader, ours.fileno()) == 0
 
 
 def test_data_is_encrypted_in_pieces():
