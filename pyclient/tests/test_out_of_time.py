@@ -51,7 +51,7 @@ def closed_with(caplog: pytest.LogCaptureFixture) -> str:
     return told
 
 
-def test_calls_time_out_at_a_stopped_broker(paused_broker, place):
+def test_calls_to_a_stopped_broker_time_out(paused_broker, place):
     with Admin(paused_broker.bootstrap, **ENDLESS) as admin, reader(paused_broker.bootstrap, group_id="g") as consumer:
         admin.describe_cluster()
         consumer.assign([place])

@@ -90,7 +90,9 @@ def test_many_addresses_of_one_principal_hide_no_other_principal(ask: Asked, mon
     assert len(ask("carol")) == 1
 
 
-def test_each_principal_keeps_a_line_if_there_are_too_many(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_principal_still_gets_one_line_when_there_are_too_many_lines(
+    ask: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(audit, "MOST_LINES", 2)
     assert [len(ask("eve", name)) for name in "abc"] == [1, 1, 0]
     assert [len(ask("carol", name)) for name in "abc"] == [1, 0, 0]

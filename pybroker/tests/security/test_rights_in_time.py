@@ -174,7 +174,7 @@ def test_a_group_is_described_to_clients_that_may_see_all_of_its_topics(tmp_path
     in_loop(main)
 
 
-def test_a_regular_expression_finds_what_the_member_may_see(tmp_path: Path) -> None:
+def test_a_regular_expression_finds_only_topics_that_the_member_may_see(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(tmp_path) as cluster:
             broker = await cluster.start(1)

@@ -68,7 +68,7 @@ EVERY = {
         ),
     ],
 )
-def test_a_record_is_written_as_kafka_does(known: dict[str, str], text: bytes) -> None:
+def test_a_record_is_printed_as_kafka_prints_it(known: dict[str, str], text: bytes) -> None:
     assert formatter(None, known)(RECORD) == text
 
 
