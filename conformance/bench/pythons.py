@@ -48,8 +48,8 @@ FIGURES = (
     Figure("send_many_cpu_us", "client: `send_many`, CPU µs a record", min),
     Figure("read_cpu_us", "client: `poll`, CPU µs a record", min),
     Figure("sent_per_s", "demo: produced by `send`, consumed meanwhile, records/s", max),
-    Figure("read_again_per_s", "demo: client alone reads, records/s", max),
-    Figure("sent_again_per_s", "demo: client alone sends, records/s", max),
+    Figure("read_again_per_s", "demo: client reads without application code, records/s", max),
+    Figure("sent_again_per_s", "demo: client sends without application code, records/s", max),
     Figure("acked_p50_ms", "demo: one record acknowledged, p50 ms", min),
     Figure("end_to_end_p50_ms", "demo: end to end at 1,000/s, p50 ms", min),
 )

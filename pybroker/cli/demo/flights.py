@@ -51,7 +51,7 @@ class Delays:
     def sentence(self) -> str:
         means = {carrier: self.minutes[carrier] / count for carrier, count in self.flights.items()}
         worst, best = max(means, key=lambda name: means[name]), min(means, key=lambda name: means[name])
-        return f"latest on average: {worst}, {means[worst]:.1f} min; most punctual: {best}, {means[best]:.1f} min"
+        return f"most delayed on average: {worst}, {means[worst]:.1f} min; most punctual: {best}, {means[best]:.1f} min"
 
 
 class Flights:

@@ -62,14 +62,15 @@ class Report(NamedTuple):
         streamed, copied, again, (acked, through) = self.streamed, self.copied, self.speed, self.latencies
         size = f"{streamed.size / MEGA:,.1f} MB"
         shares = " + ".join(f"{share:,}" for share in streamed.shares)
+        reads, sends = _rate(again.read, again.read_s), _rate(again.sent, again.sent_s)
         return [
             ("broker", f"ready after {self.started_s:.2f} s"),
             ("produced", f"{streamed.records:,} records, {size}: {_rate(streamed.records, streamed.sent_s)}, acks=all"),
             ("consumed", f"{shares} meanwhile, by two members: {_rate(streamed.records, streamed.read_s)}"),
             ("they found", streamed.found),
             ("transactions", f"{copied.transactions} committed, {copied.aborted} aborted, in {copied.seconds:.1f} s"),
-            ("exactly once", f"{copied.visible:,} {self.chosen}; with the aborted {copied.written:,} were written"),
-            ("client alone", f"reads {_rate(again.read, again.read_s)}, sends {_rate(again.sent, again.sent_s)}"),
+            ("exactly once", f"{copied.visible:,} {self.chosen}; {copied.written:,} written, counting aborted ones"),
+            ("client", f"reads {reads}, sends {sends}, without application code"),
             ("acknowledged", f"p50 {acked.p50:.2f} ms, p99 {acked.p99:.2f} ms, one record at a time"),
             ("end to end", f"p50 {through.p50:.2f} ms, p99 {through.p99:.2f} ms, at 1,000 records/s"),
             ("verdict", "nothing lost, nothing doubled" if self.is_exact else "RECORDS LOST OR DOUBLED"),

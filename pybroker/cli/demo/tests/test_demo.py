@@ -102,7 +102,7 @@ def test_delays_of_two_members_are_merged() -> None:
     one.add(values[:2])
     other.add(values[2:])
     one.merge(other)
-    assert one.sentence() == "latest on average: AA, 15.0 min; most punctual: UA, 4.0 min"
+    assert one.sentence() == "most delayed on average: AA, 15.0 min; most punctual: UA, 4.0 min"
 
 
 def test_each_kind_of_file_is_read_by_record(tmp_path: Path) -> None:
