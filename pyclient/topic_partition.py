@@ -25,8 +25,8 @@ def _new(kind: type[TopicPartition], topic: str, partition: int, offset: object 
     """Makes a TopicPartition. Raises TypeError for the third argument that confluent-kafka's has."""
     if offset is not None:
         raise TypeError(
-            f"TopicPartition(topic, partition) has no offset here: seek(TopicPartition({topic!r}, {partition!r}), "
-            f"{offset!r}), or a mapping {{TopicPartition: offset}} to commit; see {PAGE}"
+            f"TopicPartition(topic, partition) takes no offset: call seek(TopicPartition({topic!r}, {partition!r}), "
+            f"{offset!r}), or pass a mapping {{TopicPartition: offset}} to commit; see {PAGE}"
         )
     return tuple.__new__(kind, (topic, partition))
 

@@ -183,7 +183,7 @@ def table_of(folder: Path) -> Counter[int]:
 
 
 def plan(kills: int, seed: int) -> list[Strike]:
-    """Yields every stage with every victim again and again, in a seeded order; a driver's kill costs a JVM."""
+    """Returns every stage with every victim again and again, in a seeded order; a driver's kill costs a JVM."""
     lots = random.Random(seed)
     every = [Strike(stage, victim) for stage in STAGES for victim in VICTIMS]
     strikes: list[Strike] = []

@@ -122,6 +122,6 @@ def _protocol_map(config: BrokerConfig) -> dict[str, str]:
     for entry in filter(None, (part.strip() for part in config[key].split(","))):
         name, protocol = (part.strip().upper() for part in entry.rpartition(":")[::2])
         if protocol not in PROTOCOLS or not name:
-            raise ConfigError(f"{key}={entry} is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}")
+            raise ConfigError(f"{key}={entry} is not NAME:PROTOCOL, PROTOCOL being one of {', '.join(PROTOCOLS)}")
         protocols[name] = protocol
     return protocols

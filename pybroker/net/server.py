@@ -121,7 +121,7 @@ class SocketServer:
         return len(self.connections) + sum(len(each.open) for each in self.handshakes.values())
 
     def is_full(self) -> bool:
-        """Returns True if one more connection is too many, unless another gives way."""
+        """Returns True if a new connection fits only after another one is closed."""
         return self.count() >= self.limits.max_connections
 
     def has_all(self, listener: BoundSocket) -> bool:
@@ -130,7 +130,7 @@ class SocketServer:
         return self._per_listener[name] >= self.limits.of_listener(name)
 
     def is_full_for(self, listener: BoundSocket) -> bool:
-        """Returns True if one more connection to the listener is too many, unless another gives way."""
+        """Returns True if a new connection to the listener fits only after another one is closed."""
         return self.is_full() or self.has_all(listener)
 
     def is_protected(self, listener: BoundSocket) -> bool:

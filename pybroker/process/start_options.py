@@ -181,7 +181,7 @@ def choose_listeners(given: BrokerConfig, host: str | None, port: int | None) ->
     if given.is_set("listeners") and not present:
         source = f" (from {where})" if (where := given.where("listeners")) else ""
         text = ",".join(given["listeners"])
-        raise ConfigError(f"listeners={text}{source} has none for clients: the others are in controller.listener.names")
+        raise ConfigError(f"listeners={text}{source} has no listener for clients: all are in controller.listener.names")
     if present and host is None and port is None:
         return ",".join(map(str, present))
     if len(present) > 1:

@@ -93,7 +93,7 @@ class MetadataKeeper:
     # -- wishes ------------------------------------------------------------------------------------
 
     def refresh(self, topic: str | None = None, create: bool = False) -> None:
-        """Asks again soon, also for ``topic`` if given."""
+        """Requests fresh metadata soon, including that of ``topic`` if given."""
         at = max(self._clock(), self._not_before)
         if topic is not None:
             at = max(at, self._want(topic, create).not_before)

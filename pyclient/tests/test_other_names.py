@@ -127,7 +127,7 @@ def test_poll_with_milliseconds_says_how_to_write_seconds() -> None:
 
 
 def test_the_error_about_an_offset_in_a_topic_partition_says_where_it_belongs() -> None:
-    told = r"has no offset here: seek\(TopicPartition\('t', 0\), 3\)"
+    told = r"takes no offset: call seek\(TopicPartition\('t', 0\), 3\)"
     with pytest.raises(TypeError, match=told):
         TopicPartition("t", 0, 3)
     with pytest.raises(TypeError, match=told):

@@ -209,7 +209,7 @@ def store_of(root: str, zookeeper: str | None, server_properties: str | None) ->
             raise Failure(str(error)) from error
     if options.file and not os.path.exists(options.file):
         where = "--data-dir, --zookeeper or --server-properties"
-        raise Failure(f"there is no {options.file}: name the store of the metadata by {where}")
+        raise Failure(f"{options.file} does not exist: name the metadata store with {where}")
     return options
 
 

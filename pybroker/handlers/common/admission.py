@@ -172,9 +172,9 @@ def inquiry(seen: Sequence[Seen], call: Call) -> Inquiry | None:
 
 
 def nothing_said(seen: Iterable[Seen]) -> Answers:
-    """Returns empty answers, for a request that has nothing to ask but appends its batches in later turns.
+    """Returns empty answers for a request that asks the coordinator nothing and appends its batches over several turns.
 
-    ``check`` then requires that their transactions are still open.
+    ``check`` then requires that the transactions of these batches are still open.
     """
     return Answers({}, _epochs(_transactional(seen)))
 

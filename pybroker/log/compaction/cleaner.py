@@ -71,7 +71,7 @@ class Claimed(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A log that could not be compacted, and the settings with which it was tried."""
+    """A log that could not be compacted, and the settings with which compaction was tried."""
 
     log: Log
     config: LogConfig

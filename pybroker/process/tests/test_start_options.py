@@ -28,7 +28,7 @@ def test_host_and_port_set_the_address_of_a_single_listener() -> None:
 
 def test_host_and_port_add_no_listener_if_all_are_for_controllers() -> None:
     settings = ("listeners=SASL_PLAINTEXT://:0", "controller.listener.names=SASL_PLAINTEXT")
-    with pytest.raises(ConfigError, match="has none for clients"):
+    with pytest.raises(ConfigError, match="has no listener for clients"):
         configure(StartOptions(settings=settings, host="0.0.0.0", port=9095))
 
 

@@ -1,4 +1,4 @@
-"""A log dir whose disk is not there is no new one: what lay there alone does not start again."""
+"""A missing disk's log dir does not count as new: a partition with its only replica there stays offline, not empty."""
 
 from __future__ import annotations
 

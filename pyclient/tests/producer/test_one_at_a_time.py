@@ -29,7 +29,7 @@ def producer(broker):
 
 
 def numbered(producer, topic, numbers, **settings):
-    """The offsets of records that are sent one after the other."""
+    """Sends the numbers one after the other and returns their offsets."""
     return [
         producer.send(topic, value=b"%d" % number, **settings).result(PATIENCE_S).offset
         for number in numbers

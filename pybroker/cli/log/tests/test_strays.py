@@ -118,7 +118,7 @@ def test_without_metadata_nothing_is_adopted(tmp_path: Path) -> None:
         store_of(str(tmp_path), None, str(file))
     file.write_text("num.partitions=2\n")
     for server_properties in (None, str(file)):
-        with pytest.raises(Failure, match=r"coordination\.db: name the store of the metadata by"):
+        with pytest.raises(Failure, match=r"coordination\.db does not exist: name the metadata store with"):
             store_of(str(tmp_path), None, server_properties)
 
 

@@ -152,7 +152,7 @@ class History:
         self.read()
 
     def run(self, steps: int) -> None:
-        """Steps, checks, and at the end brings everything to rest: all transactions end, two more rounds."""
+        """Takes `steps` random steps, ends all transactions, compacts twice more, then checks the result."""
         for _ in range(steps):
             self.step()
         for producer in range(PRODUCERS):
