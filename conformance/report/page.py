@@ -44,7 +44,7 @@ How to read the columns:
   membership, the producer's own behaviour or the broker's files hold no data for Spark to read.
 - **Counted**: the numbers that the tests measured.
 - **Result**: a row passes if every one of its cases was run and passed. *Old* cases ran on an earlier commit than the
-  last run.
+  last run. A `+` after a commit means that the files had changes that were not committed.
 - **CI**: how many of the row's cases `tox` and `tox -e nightly` run. The other cases take
   minutes each and run only in `tox -e conformance`.
 - **Seconds**: the time of all cases, one after the other, on a busy machine with two cores.
@@ -171,9 +171,11 @@ def rendered(trials: Mapping[str, Trial], due: Collection[str]) -> str:
     """Returns the page."""
     lines = [HEAD, f"**{summary(trials, due)}.**\n", origin(trials)]
     if missing := unshown(trials, due):
-        lines.append(f"Not shown: {', '.join(missing)}.\n")
+        lines.append(f"Rows that do not pass: {', '.join(missing)}.\n")
     if old := sum(row.old > 0 for row in by_row(trials, due).values()):
-        lines.append(f"Rows with cases of runs before `{last_commit(trials.values())}`: {old} (*old* under Result).\n")
+        rows_with = "1 row" if old == 1 else f"{old} rows"
+        before = f"some cases ran before `{last_commit(trials.values())}`; the Result column marks them *old*"
+        lines.append(f"In {rows_with}, {before}.\n")
     lines += [
         "| Row | What must hold | Tests | Clients | PySpark | Counted | Result | CI | Seconds |",
         "|---|---|---|---|---|---|---|---|---|",
