@@ -106,7 +106,7 @@ def run(
     found = []
     for case in chosen:
         figures = case(broker, load)
-        told = "  ".join(f"{name} {value:.3g}" for name, value in figures.items())
+        told = "  ".join(f"{name} {report.number(value)}" for name, value in figures.items())
         say(f"round {number} {broker.name} {phase}: {told}")
         found += [
             report.Measurement(broker.name, phase, number, name, value) for name, value in figures.items()

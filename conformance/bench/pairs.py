@@ -149,7 +149,7 @@ def gains(pair: Pair, samples: Samples) -> tuple[float | None, float | None]:
 
 
 def _cell(value: float | None, unit: float = 1, suffix: str = "") -> str:
-    return "–" if value is None else f"{value / unit:.3g}{suffix}"
+    return "–" if value is None else report.number(value / unit) + suffix
 
 
 def _main_cell(value: float | None, name: str) -> str:

@@ -117,7 +117,7 @@ def table(found: dict[str, list[cases.Figures]]) -> str:
     lines = [f"| Figure | {' | '.join(found)} |", "|---" * (len(found) + 1) + "|"]
     for figure in FIGURES:
         best = [figure.best([one[figure.name] for one in rounds]) for rounds in found.values()]
-        lines.append(f"| {figure.title} | {' | '.join(f'{value:,.3g}' for value in best)} |")
+        lines.append(f"| {figure.title} | {' | '.join(map(report.number, best))} |")
     return "\n".join(lines)
 
 

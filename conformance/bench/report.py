@@ -148,13 +148,19 @@ def rows(measurements: Iterable[Measurement]) -> list[Row]:
     return found
 
 
+def number(value: float) -> str:
+    """Formats three significant digits, without an exponent in large numbers: ``0.0123``, ``1.5``, ``32,400``."""
+    digits = f"{value:.3g}"
+    return f"{float(digits):,.0f}" if "e+" in digits else digits
+
+
 def _cell(values: Sequence[float]) -> str:
     if not values:
         return "–"
-    middle = statistics.median(values)
+    middle = number(statistics.median(values))
     if len(values) == 1:
-        return f"{middle:.3g}"
-    return f"{middle:.3g} ({min(values):.3g}–{max(values):.3g})"
+        return middle
+    return f"{middle} ({number(min(values))}–{number(max(values))})"
 
 
 def table(found: Sequence[Row]) -> str:

@@ -94,7 +94,7 @@ def _lines(row: Row, samples: Sequence[Sample]) -> Iterator[str]:
 def _cell(value: float | None, figure: str, size: int) -> str:
     if value is None:
         return "–"
-    return f"{value / size if figure == MEMORY else value:.3g}"
+    return report.number(value / size if figure == MEMORY else value)
 
 
 def _power(points: Points) -> str:
