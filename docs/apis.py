@@ -28,8 +28,8 @@ _MISSING_HEAD = """
 ## What is missing
 
 A broker of Kafka 4.4 has {count} more APIs. Here ApiVersions does not list them, so clients know before they ask:
-Java's raise `UnsupportedVersionException`. A request that comes all the same ends its connection, as Kafka does with
-an API that it does not know. What only Kafka's controllers serve is not in this table.
+Java's raise `UnsupportedVersionException`. If a client sends such a request anyway, the broker closes the connection,
+as Kafka does with an API that it does not know. What only Kafka's controllers serve is not in this table.
 
 | Keys | APIs | Why they are missing | What a client notices |
 |---|---|---|---|
