@@ -17,8 +17,8 @@ This table lists the APIs and versions that the broker serves. It advertises no 
 fields and topic ids are served wherever a version has them. `python -m docs.apis > docs/apis.md`
 makes this page from `pybroker/handlers/__init__.py`.
 
-*Needs* names the rights that the broker asks for where it has an authorizer: to the cluster, or to each topic, group
-and transactional id that the request names. As in Kafka, not every request needs all of them.
+*Needs* names the rights that a broker with an authorizer asks for. They are rights to the cluster, or to each topic,
+group and transactional id that the request names. As in Kafka, not every request needs all of them.
 
 | Key | API | Versions | Needs | What it does |
 |---|---|---|---|---|
