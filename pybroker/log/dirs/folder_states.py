@@ -144,7 +144,7 @@ FILES = (
         "the state of all producers at that offset",
         Start.READS,
         "It has a CRC. A damaged one is removed and rebuilt from the log. A log of at most 4 KB that has all its "
-        "records takes none when it closes; a start reads the log instead.",
+        "records gets no snapshot when it closes; a start reads the log instead.",
     ),
     _row(
         f"{leader_epochs.FILE_NAME}, {partition_metadata.FILE_NAME}",
