@@ -9,8 +9,8 @@ JITTER: Final = 0.2
 
 
 class Backoff:
-    """Waits in seconds: ``first`` times 2 to the number of failures, at most ``longest``, each up to a fifth shorter or
-    longer. ``random`` returns numbers in [0, 1).
+    """The waits between attempts, in seconds. Each failure doubles the wait, from ``first`` up to ``longest``. Each
+    wait is then made up to a fifth shorter or longer. ``random`` returns numbers in [0, 1).
     """
 
     __slots__ = ("failures", "first", "longest", "random")

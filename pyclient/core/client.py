@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class OutOfTime(RequestTimedOut):
-    """Raised if the timeout that the application has given is over."""
+    """Raised when the application's timeout is over."""
 
 
 class Client:
@@ -115,10 +115,10 @@ class Client:
     # -- metadata ----------------------------------------------------------------------------------
 
     async def start(self, timeout: float | None = None) -> None:
-        """Asks the bootstrap servers for the cluster until one answers.
+        """Requests the cluster's metadata from the bootstrap servers until one answers.
 
-        Raises ConnectionFailed after ``timeout`` seconds; None means the setting of ``deadline``. It is raised at once
-        if no server can ever answer: no name can be resolved, or each server rejects TLS or SASL.
+        Raises ConnectionFailed after ``timeout`` seconds; None means the setting of ``deadline``. Raises it at once if
+        no server can ever answer: no name can be resolved, or each server rejects TLS or SASL.
         """
         await self.reach(self.deadline(timeout))
 
@@ -138,8 +138,8 @@ class Client:
 
     def deadline(self, timeout: float | None = None, setting: str | None = None) -> Deadline:
         """Returns when a call with this timeout in seconds gives up; ``setting`` is the key that the timeout comes
-        from. None means the time of max.block.ms if the client has that key, of default.api.timeout.ms otherwise.
-        Raises TypeError for a timeout that is not a number.
+        from. None means max.block.ms if the client has that key, otherwise default.api.timeout.ms. Raises TypeError for
+        a timeout that is not a number.
         """
         now, given = self.clock(), seconds(timeout)
         if given is not None:
@@ -158,8 +158,8 @@ class Client:
         return first.saying(f"{told}{after(passed, deadline)}")
 
     def expired(self, error: KafkaError, since: float, deadline: float) -> KafkaError:
-        """Returns the last error of a call that began at ``since`` (of ``clock``) and has no time left. If nothing
-        could be reached, it says why, and for how long.
+        """Returns the last error of a call that began at ``since`` (of ``clock``) and has no time left. If no server
+        was reached, the error says why, and how long the call has tried.
         """
         if isinstance(error, OutOfTime):
             error = self.nodes.trouble() or error
@@ -169,8 +169,8 @@ class Client:
 
     @contextmanager
     def _until(self, deadline: Deadline) -> Iterator[None]:
-        """Returns the context of a call that waits until ``deadline``. If no broker could be reached by then, its error
-        says for how long, and which setting limits it.
+        """Returns a context for a call that waits until ``deadline``. If no broker is reached by then, the error says
+        how long the call has tried, and which setting limits it.
         """
         since = self.clock()
         try:
@@ -188,10 +188,10 @@ class Client:
         setting: str | None = None,
         create: bool | None = None,
     ) -> None:
-        """Waits until ``cluster`` knows the partitions of these topics. They are kept fresh until they have not been
-        used for metadata.max.idle.ms (request.timeout.ms if the client has no such key). After ``timeout`` seconds
-        (None: the setting of ``deadline``), raises UnknownTopicOrPartition, or why no broker answered. Raises
-        InvalidTopicException, TopicAuthorizationFailed and TypeError at once.
+        """Waits until ``cluster`` knows the partitions of these topics. The client keeps their metadata fresh until
+        they are unused for metadata.max.idle.ms (request.timeout.ms if the client does not have that key). After
+        ``timeout`` seconds (None: the setting of ``deadline``), raises UnknownTopicOrPartition, or the reason why no
+        broker answered. Raises InvalidTopicException, TopicAuthorizationFailed and TypeError at once.
 
         ``create`` tells whether the broker may create them (default: allow.auto.create.topics if the client has that
         key, else True). ``setting`` is the key that ``timeout`` comes from.
@@ -212,7 +212,7 @@ class Client:
 
     @property
     def may_create(self) -> bool:
-        """allow.auto.create.topics if the client has that key, else True."""
+        """The setting allow.auto.create.topics if the client has that key, else True."""
         return "allow_auto_create_topics" not in self.config or self.config.allow_auto_create_topics
 
     def uses(
@@ -227,14 +227,14 @@ class Client:
         self._keeper.in_use, self._keeper.on_forget = topics, on_forget
 
     async def all_topics(self, *, timeout: float | None = None) -> None:
-        """Asks once for all topics of the cluster. ``watch_all()`` keeps asking for all."""
+        """Requests all topics of the cluster once. After ``watch_all()``, each refresh requests them all."""
         self._check_open()
         deadline = self.deadline(timeout)
         with self._until(deadline):
             await self._keeper.everything(deadline)
 
     def why_unknown(self, tp: TopicPartition) -> KafkaError:
-        """Returns why ``cluster`` does not have a partition that was asked for."""
+        """Returns the reason why ``cluster`` lacks this partition."""
         known = self.cluster.partitions(tp.topic)
         if known is None:
             return self._keeper.why_unknown(tp.topic)
@@ -242,7 +242,7 @@ class Client:
         return unknown(f"topic {tp.topic} has {counted(len(known), 'partition')}: there is no partition {tp.partition}")
 
     def watch_all(self, wanted: bool = True) -> None:
-        """Makes every refresh ask for all topics (for a consumer that subscribes by a pattern)."""
+        """Makes every refresh request all topics, for a consumer that subscribes by a pattern."""
         self._keeper.watches_all = wanted
 
     def forget(self, topics: Collection[str]) -> None:
@@ -250,7 +250,7 @@ class Client:
         self._keeper.forget(topics)
 
     def refresh(self, topic: str | None = None) -> None:
-        """Marks the metadata (of the topic) as stale, and asks again soon, at most once per back-off."""
+        """Marks all metadata, or those of ``topic``, as stale. Requests them again soon, at most once per back-off."""
         if self._error is None:
             self._keeper.refresh(topic, self.may_create)
 
@@ -368,7 +368,8 @@ class Client:
         return node.id
 
     def coordinator_lost(self, key: str, kind: Coordinator) -> None:
-        """Forgets a coordinator that answered NOT_COORDINATOR or is unreachable: the next ``coordinator`` asks again.
+        """Forgets a coordinator that answered NOT_COORDINATOR or is unreachable: the next call of ``coordinator`` looks
+        it up again.
         """
         self._coordinators.pop((kind, key), None)
 
@@ -426,11 +427,13 @@ class Client:
             raise self.closed()
 
     def closed(self) -> ClientClosed:
-        """Returns the error of a call after the close, which names this client."""
+        """Returns the error, which names this client, for calls after the close."""
         return closed(self.config)
 
     async def close(self, timeout: float = 0.0) -> None:
-        """Fails requests in flight with ClientClosed, after ``timeout`` seconds. Does nothing in a forked child."""
+        """Waits up to ``timeout`` seconds for the requests in flight, then fails them with ClientClosed. Does nothing
+        in a forked child.
+        """
         if getpid() != self._process:
             return  # the loop shares its selector with the parent
         deadline = self.clock() + timeout

@@ -66,7 +66,9 @@ class Cluster:
         return list(self._topics)
 
     def partitions(self, topic: str) -> list[PartitionInfo] | None:
-        """Returns the partitions of a topic by number, None if it is unknown. Do not change the list."""
+        """Returns the partitions of a topic in the order of their numbers, None if the topic is unknown. Do not change
+        the list.
+        """
         found = self._topics.get(topic)
         return None if found is None else found.partitions
 
@@ -112,8 +114,8 @@ class Cluster:
         return found is not None and all(row.leader >= 0 for row in found.partitions)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls ``listener(cluster, topics)`` on the loop when these topics have changed. Returns a function that ends
-        this.
+        """Calls ``listener(cluster, topics)`` on the loop when these topics have changed. Returns a function that
+        removes the listener.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -180,15 +182,15 @@ class Cluster:
             self.brokers = {**self.brokers, broker.id: broker}
 
     def forget_brokers(self) -> None:
-        """Forgets the brokers, because others have their addresses now. The next response says which there are, and
-        whether the cluster and its topics are the same.
+        """Forgets the brokers, because other brokers have their addresses now. The next response names the brokers, and
+        shows whether the cluster and its topics are still the same.
         """
         self.brokers, self.controller_id = {}, -1
         self.version += 1
 
     def leader_changed(self, tp: TopicPartition, node: int, epoch: int) -> bool:
-        """Takes a partition's new leader from a response (KIP-951). Returns False if it is not new, or its address is
-        unknown; then the metadata must be requested.
+        """Takes a partition's new leader from a response (KIP-951). Returns False if the leader is not new, or if its
+        address is unknown and the metadata must be requested.
         """
         known = self.partition(tp)
         if known is None or node not in self.brokers or epoch <= known.leader_epoch:

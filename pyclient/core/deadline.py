@@ -22,7 +22,7 @@ class Deadline(float):
 
 
 def after(passed: float, deadline: float) -> str:
-    """Returns how many seconds a call tried, and which setting limits it if one does, as the end of an error's text."""
+    """Returns the end of an error's text: how many seconds a call has tried, and which setting, if any, limits it."""
     setting = deadline.setting if isinstance(deadline, Deadline) else None
     limit = "" if setting is None else f"; the limit is {setting}"
     return f" (still failing after {passed:.3g} s{limit})"

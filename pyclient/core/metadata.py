@@ -1,9 +1,10 @@
 """Keeps the cluster's metadata as fresh as its users need.
 
-A *round* asks for all topics in use: soon after something turned out to be stale, and every metadata.max.age.ms. New
-topics are requested at once, without the others: a client with thousands of topics does not request all of them for one
-more. There is one request at a time; wishes that come meanwhile go into the next one. After a failure, the next request
-waits for a back-off. A missing topic has its own back-off, and other topics do not wait for it.
+A *round* requests all topics in use. It begins soon after a part of the metadata turned out to be stale, and every
+metadata.max.age.ms. New topics are requested at once and alone: a client with thousands of topics does not request all
+of them because of one more. Only one request is in flight; topics that are wanted meanwhile go into the next one. After
+a failure, the next request waits for a back-off. A missing topic has its own back-off, and other topics do not wait for
+it.
 
 A topic that is not used for ``max_idle`` is forgotten. A request may create a missing topic only if a call waits for it
 or uses it, so a deleted topic is not created again.
@@ -32,7 +33,7 @@ Ask = Callable[[Callable[[int], Metadata.Request]], Awaitable[Metadata.Response]
 
 
 def may_pass(error: KafkaError) -> bool:
-    """Returns whether a topic with this error may exist later. More brokers may start soon, if a new topic needs more.
+    """Returns whether a topic with this error may exist later. If a new topic needs more brokers, these may start soon.
     """
     return error.retriable or isinstance(error, InvalidReplicationFactor)
 
@@ -64,7 +65,7 @@ class MetadataKeeper:
         self.told: Callable[..., KafkaError] = lambda error, **about: error
         """Adds the missing right to an error (``Rights.told``)."""
         self.closed: Callable[[], KafkaError] = ClientClosed
-        """Returns the error of calls that wait when the client is closed."""
+        """Returns the error for calls that still wait when the client is closed."""
         self.in_use: Callable[[], Mapping[str, bool]] = dict
         """Returns the topics used since its last call, and whether each may be created."""
         self.on_forget: Callable[[Collection[str]], None] = lambda topics: None
@@ -107,7 +108,7 @@ class MetadataKeeper:
         return found
 
     def forget(self, topics: Collection[str]) -> None:
-        """Stops asking for these topics."""
+        """Stops requesting these topics."""
         self._new.difference_update(topics)
         for name in topics:
             self._wanted.pop(name, None)
@@ -115,8 +116,8 @@ class MetadataKeeper:
         self.on_forget(topics)
 
     async def topics(self, names: Collection[str], deadline: float, create: bool) -> None:
-        """Waits until these topics are known. Raises the last answer's error about one of them, or why there was no
-        answer.
+        """Waits until these topics are known. Raises the last answer's error about one of them, or the reason why there
+        was no answer.
         """
         new = [name for name in names if name not in self._wanted]
         self._new.update(new)
@@ -208,12 +209,12 @@ class MetadataKeeper:
             self._notify()
 
     def _wish_by(self, at: float) -> None:
-        """Starts a round at that time, or earlier."""
+        """Makes a round begin at that time at the latest."""
         self._round_due = min(self._round_due, at)
         self._ask_by(at)
 
     def _ask_by(self, at: float) -> None:
-        """Sends a request at that time, or earlier: only for new topics if no round is due."""
+        """Makes a request begin at that time at the latest. If no round is due then, it names only new topics."""
         self._wish += 1
         if at < self._due:
             self._due = at
@@ -303,7 +304,7 @@ class MetadataKeeper:
         return [(others, False)]
 
     async def next_update(self, deadline: float) -> bool:
-        """Waits for the end of a round. Returns False if the deadline comes first."""
+        """Waits until a request has ended, with or without an answer. Returns False if the deadline comes first."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
         try:

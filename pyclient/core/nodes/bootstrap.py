@@ -11,13 +11,13 @@ from pyclient.errors import ConfigError
 PORT: Final = 9092
 """The port that Kafka uses by default."""
 HOST: Final = re.compile(r"\[?[0-9a-zA-Z\-%._:]+]?")
-"""What Kafka takes for a host."""
+"""The hosts that Kafka accepts."""
 SEPARATORS: Final = re.compile(r"[\s;|]")
-"""What may be mistaken for the comma between addresses."""
+"""Characters that users may write instead of the comma between addresses."""
 
 
 def bootstrap(config: Config) -> list[tuple[str, int]]:
-    """Returns host and port of each of bootstrap.servers. Raises ConfigError."""
+    """Returns the host and the port of each server in bootstrap.servers. Raises ConfigError."""
     found = [address(each) for each in config.bootstrap_servers]
     if not found:
         raise ConfigError("bootstrap.servers is empty: expected host:port, comma-separated")

@@ -65,9 +65,9 @@ class NodeSettings:
         self.patience = float("inf")
         """The most seconds for one server while there are others to try."""
         self.meant: Callable[[int], Meant] = lambda node: ANY_BROKER
-        """The broker id expected at each node (KIP-1242)."""
+        """Returns the cluster and the broker expected at a node (KIP-1242)."""
         self.on_misrouted: Callable[[], None] = lambda: None
-        """Called when another broker has answered."""
+        """Called when another broker than the expected one has answered."""
         self.request_timeout = config.request_timeout_ms / 1000
         self.options = SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes)
         self.memory = ReceiveMemory()
@@ -87,7 +87,7 @@ class NodeSettings:
 
 
 class Node:
-    """Requests to one broker, in order. ``id`` is negative for a bootstrap server."""
+    """Sends requests to one broker, in order. ``id`` is negative for a bootstrap server."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class Node:
             self._patience = self._loop.call_later(FIRST_S, self._tell)
 
     def _tell(self) -> None:
-        """Reports an outage after enough time of failed attempts, if attempts still continue."""
+        """Reports an outage once attempts have failed for ``FIRST_S``, if they still continue."""
         if self._transport is None and (self._connecting is not None or self._waiting):
             self._on_outage(self, self.trouble or self.silence())
 
@@ -285,7 +285,7 @@ class Node:
             raise ConnectionFailed(self.name, phase, f"no answer in {timeout:.3g} s") from None
 
     def _unshaken(self, cause: Exception, pipe: TlsPipe | None) -> ConnectionFailed:
-        """Returns the error for missing answers to the first requests."""
+        """Returns the error for a broker that did not answer the first requests."""
         settings, advice = self._settings, ""
         if settings.secured is not None and isinstance(cause, ssl.SSLError):
             return settings.secured.failure(cause, self.host, self.port, pipe)
@@ -379,7 +379,7 @@ class Node:
     # -- the end of a connection -------------------------------------------------------------------
 
     def _on_lost(self, transport: Transport, cause: Exception | str) -> None:
-        """Handles the end of the socket, also during the handshake, whose requests then fail."""
+        """Handles the end of the socket, also during the handshake. The requests in flight on it fail."""
         if transport is self._transport:
             self._transport = self._gate = None
             self._retry_at = self._clock() + self._backoff.next()

@@ -1,6 +1,6 @@
 """All nodes of a client: the brokers that it knows, and its bootstrap servers.
 
-A node's id tells what its connection is used for, and ``broker_id`` which broker it leads to.
+A node's id tells what its connection is used for. ``broker_id`` tells which broker it leads to.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pyclient.errors import ClientClosed, ConnectionFailed, KafkaError
 from pyclient.protocol.apis import Api
 
 COORDINATORS: Final = 1 << 31
-"""Added to a broker's id for its second connection: requests to it as coordinator."""
+"""Plus a broker's id, this is the id of its second connection: for requests to the broker as a coordinator."""
 QUESTIONS: Final = 1 << 32
-"""Added to a broker's id for its third connection: requests that must not wait behind a fetch."""
+"""Plus a broker's id, this is the id of its third connection: for requests that must not wait behind a fetch."""
 
 
 class Nodes:
@@ -40,7 +40,7 @@ class Nodes:
         self.settings = NodeSettings(config, random)
         self.outages = Outages()
         self.recovers = config.metadata_recovery_strategy == "rebootstrap"
-        """Whether the bootstrap servers are asked again where no known broker helps."""
+        """Whether the client returns to the bootstrap servers if no known broker can be reached."""
         if self.recovers and config.metadata_cluster_check_enable:
             self.settings.meant = self._meant
         self._cluster = cluster
@@ -66,7 +66,7 @@ class Nodes:
         )
 
     def _meant(self, id: int) -> Meant:
-        """Returns the broker that must answer on the connections of a node; any may be a bootstrap server."""
+        """Returns the broker that must answer on a node's connection. At a bootstrap server it may be any."""
         cluster = self._cluster.cluster_id
         return ANY_BROKER if id < 0 or cluster is None else (cluster, broker_id(id))
 
@@ -127,8 +127,8 @@ class Nodes:
         return not node.is_ready, failed, not node.is_connecting, node.in_flight, self._random()
 
     def aside(self, node: int) -> int:
-        """Returns a connection on which the broker's answer does not wait behind others: the main one if no request is
-        in flight there, else the one for questions. (A node is a connection here.)
+        """Returns the id of a connection on which the broker's answer does not wait behind others. This is the main
+        connection if no request is in flight there, otherwise the one for questions.
         """
         return node + QUESTIONS if self.in_flight(node) else node
 

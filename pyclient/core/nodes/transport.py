@@ -81,8 +81,8 @@ class Transport(FrameStream):
             self._loop.call_soon(deliver, self._loop, request, None, None)
 
     def serve(self, timeout_ms: int) -> bool:
-        """Waits for the broker and takes what it sends, instead of the loop. Returns False if nothing came in
-        ``timeout_ms``, or the socket has ended.
+        """Waits for data of the broker and handles them on this thread, instead of the loop's. Returns False if no data
+        came within ``timeout_ms``, or the socket has ended.
         """
         if self._sock is None or not readable(self._fd, timeout_ms):
             return False
@@ -101,7 +101,7 @@ class Transport(FrameStream):
 def deliver(
     loop: asyncio.AbstractEventLoop, request: Pending, response: Any, error: KafkaError | None
 ) -> None:
-    """Calls the callback. Its exceptions go to the loop's exception handler."""
+    """Calls the request's callback. Its exceptions go to the loop's exception handler."""
     try:
         request.on_done(response, error)
     except Exception as fault:

@@ -23,7 +23,7 @@ class AbsentCoordinators:
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
-        """The time of the next report for each."""
+        """The time of the next report about each group or transactional id."""
 
     def tell(self, key: str, error: KafkaError, now: float) -> None:
         """Logs that ``key``, a group or a transactional id, has no coordinator: after a while, then once a minute."""

@@ -42,8 +42,8 @@ class Outages:
         self._on_cut_off: Callable[[ConnectionFailed], object] = lambda error: None
 
     def tell(self, node: Address, broker: int, error: ConnectionFailed, now: float, is_connected: bool) -> None:
-        """Logs that the broker's server is unreachable, unless it did so lately. ``is_connected`` tells that other
-        servers are reached; then an unreachable bootstrap server does not matter.
+        """Logs that the broker's server is unreachable, unless it has logged that lately. ``is_connected`` tells that
+        other servers are reached; then an unreachable bootstrap server does not matter.
         """
         if not is_connected:
             self._on_cut_off(error)

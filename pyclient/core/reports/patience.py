@@ -20,7 +20,7 @@ class Patience:
         self._due = now + FIRST_S
 
     def tell(self, why: KafkaError, now: float) -> None:
-        """Logs the reason if the call has waited for ``FIRST_S``. Calls that wait for the same share a line."""
+        """Logs the reason if the call has waited for ``FIRST_S``. Calls that wait for the same reason share a line."""
         if now >= self._due:
             self._due = math.inf
             self._log.warning("still trying: %s", why, error=str(why))

@@ -1,7 +1,7 @@
 """Adds to a broker's denial which right is missing, and the command that grants it.
 
-A broker only says that it denies the request. The needed operation follows from what the client was about to do. Its
-settings tell its user, unless the broker derives the user from a certificate or a token.
+A broker only says that it denies the request. The needed operation follows from what the client was about to do. The
+client's settings name its user, unless the broker derives the user from a certificate or a token.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PRODUCING: Final[Needs] = {
     CLUSTER: AclOperation.IDEMPOTENT_WRITE,
 }
 IDENTIFYING: Final[Needs] = {CLUSTER: AclOperation.IDEMPOTENT_WRITE}
-"""The rights of a producer that gets no producer id."""
+"""The right that a producer needs to get a producer id."""
 CONSUMING: Final[Needs] = {TOPIC: AclOperation.READ, GROUP: AclOperation.READ}
 NO_NEEDS: Final[Needs] = {}
-"""The rights of an admin client, which differ between its methods."""
+"""For an admin client: each of its methods needs other rights."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 ADMINISTRATOR: Final = "--command-config admin.properties"
 """The settings of an administrator, in the file name that the documentation uses."""
@@ -52,8 +52,8 @@ class Rights:
         self._where = f"-b {shlex.quote(bootstrap)} {ADMINISTRATOR}" if bootstrap else ADMINISTRATOR
 
     def told(self, error: KafkaError, needs: Needs | None = None, more: str = "", **names: str | None) -> KafkaError:
-        """Returns the error with the missing right, if it is about one. ``names`` has the resources of the request by
-        kind, if known; the cluster has no name. ``more`` tells what else may be missing.
+        """Returns the error, with the missing right in its text if the error is about one. ``names`` has the resources
+        of the request by kind, if known; the cluster has no name. ``more`` tells what else may be missing.
         """
         kind = KINDS.get(error.name, "")
         operation = (self.needs if needs is None else needs).get(kind)

@@ -42,7 +42,7 @@ class Credentials:
 
     mechanism: str
     advice: str
-    """What an error advises if the broker rejects the credentials."""
+    """The advice of the error if the broker rejects the credentials."""
     begin: Callable[[str], Exchange] = field(repr=False)
     """Begins to authenticate with the broker of that host."""
     password: str = field(default="", repr=False)
@@ -138,7 +138,7 @@ def _tokens(config: Config, options: Mapping[str, str], random: Callable[[], flo
 
 
 def _client(config: Config, options: Mapping[str, str]) -> tuple[str, str]:
-    """Returns id and secret. Raises ConfigError."""
+    """Returns the client's id and secret for the token endpoint. Raises ConfigError."""
     stem = "sasl.oauthbearer.client.credentials.client"
     id, secret = (config[f"{stem}.{each}"] for each in ("id", "secret"))
     id, secret = id or options.get("clientId"), secret or options.get("clientSecret")

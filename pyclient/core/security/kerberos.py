@@ -1,4 +1,4 @@
-"""GSSAPI at the client, by the client's settings: a Kerberos ticket for the broker's service."""
+"""GSSAPI at the client: gets a Kerberos ticket for the broker's service, according to the client's settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVICE: Final = "sasl.kerberos.service.name"
 
 
 def initiator(config: Config, options: Mapping[str, str]) -> Callable[[str], kerberos.Context]:
-    """Returns a function that begins an exchange with the broker of a host. The keys sasl.kerberos.* and the options of
+    """Returns a function that begins an exchange with the broker on a host. The keys sasl.kerberos.* and the options of
     Java's login module configure it. Raises ConfigError.
     """
     try:

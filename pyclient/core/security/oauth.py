@@ -100,7 +100,7 @@ class Tokens:
         return self._fetching
 
     async def _renew(self) -> None:
-        """Fetches a token; ``_trouble`` is the reason if that fails."""
+        """Fetches a token. If that fails, ``_trouble`` is the reason."""
         loop = asyncio.get_running_loop()
         try:
             self._token = await self._fetch()

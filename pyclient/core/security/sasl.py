@@ -29,11 +29,11 @@ from pyclient.security.kerberos import KerberosError
 
 PHASE: Final = "SASL authentication"
 MOST_NAMED: Final = 10
-"""The most mechanisms of a broker that an error names."""
+"""An error names at most this many of a broker's mechanisms."""
 LONGEST_S: Final = 86_400.0
 """The longest time after which a client authenticates again, if the broker limits sessions at all."""
 _HANDSHAKE_VERSION: Final = 1
-"""After version 0, the exchange would not have Kafka's frames (brokers before 1.0)."""
+"""After a handshake of version 0 (brokers before 1.0), the exchange would not have Kafka's frames."""
 
 
 class Sasl:

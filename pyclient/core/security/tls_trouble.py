@@ -31,7 +31,7 @@ _SHOW_ONE: Final = "set ssl.keystore.location"
 
 
 class Trouble(NamedTuple):
-    """``lasts`` tells that only a change of a setting or certificate helps."""
+    """The reason why TLS failed, and advice. ``lasts`` tells that only a change of a setting or certificate helps."""
 
     why: str
     advice: str
@@ -41,9 +41,9 @@ class Trouble(NamedTuple):
 def of_tls(
     error: Exception, host: str, certificate: Mapping[str, Any], has_key: bool, protocol: str = "SSL"
 ) -> Trouble | None:
-    """Explains an error of the handshake, or of the first answer after it, when a broker rejects a client's
-    certificate. ``certificate`` is the broker's, as ``SSLSocket.getpeercert`` returns it. ``protocol`` is the client's
-    security.protocol. Returns None for an error that is not about TLS.
+    """Explains an error of the handshake, or of the first read after it, where a client learns that the broker rejects
+    its certificate. ``certificate`` is the broker's, as ``SSLSocket.getpeercert`` returns it. ``protocol`` is the
+    client's security.protocol. Returns None for an error that is not about TLS.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _of_certificate(error, host, certificate)

@@ -2,10 +2,12 @@
 
 A thread that sends one record and waits for its ack hands over twice, each time for a few microseconds of work. It
 hands over to the loop's thread, which sends, and gets control back when the answer has come. So the loop's thread
-*lends* its place to a thread that comes again and again. It blocks in a callback: the loop's state is at rest, and the
-*tenant* may use what belongs to the loop, between ``enter`` and ``leave``. The lease ends when
+*lends* its place to a thread that comes again and again. Meanwhile the loop's thread blocks in a callback, so nothing
+changes the loop's state. Between ``enter`` and ``leave``, the *tenant* may use what belongs to the loop. The lease ends
+when
 
-- a millisecond has passed without a use, or ten milliseconds in all, so that other work of the loop waits no longer;
+- a millisecond has passed without a use, or ten milliseconds in all, so that other work of the loop does not wait
+  longer;
 - another thread needs the loop (``recall``), because it has called something on it.
 """
 
@@ -35,7 +37,7 @@ class Lease(LoopLease):
         self.on_end: Callable[[], object] = lambda: None
         self._loop = loop
         self._calls = 0
-        """How often a thread has called something on the loop: an offer from before that is void."""
+        """How often a thread has called something on the loop. An offer made before the last call is void."""
         self._ended = Lock()
 
     # -- the loop's side ---------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Runner:
         self.on_fork: Callable[[], object] = lambda: None
         """Called in the child, right after the fork."""
         self.closed: Callable[[], ClientClosed] = ClientClosed
-        """Returns the error of calls that come too late."""
+        """Returns the error for calls that come too late."""
         self.on_end: Callable[[], object] = lambda: None
         """Called by the thread when its last work is done."""
         self._calls: set[Call[Any]] = set()
@@ -159,7 +159,7 @@ class Runner:
             del call  # its error refers to this frame, and thus to the client
 
     def _begin(self, call: Call[Any]) -> None:
-        """Begins a call on the loop. In its last turns, no work is begun, because it would not end."""
+        """Begins a call on the loop. In the loop's last turns no work begins, because it would not end."""
         if self._is_stopped:
             call.drop()
             call.fail(self.closed())
@@ -226,8 +226,8 @@ class Runner:
             self._is_closing = False
 
     def abandon(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
-        """Warns that the client was not closed, and ends the loop without waiting long for it. ``last`` runs there
-        first; this does not wait for it.
+        """Warns that the client was not closed, and ends the loop without waiting long for it. ``last`` runs on the
+        loop before that; this method does not wait for it.
         """
         if not self.is_running:
             return
