@@ -279,8 +279,8 @@ class Producer(BaseProducer, SendingQueues):
     async def prepare_transaction(self) -> PreparedTransaction | None:
         """Delivers all records and leaves the transaction open, so that another process can end it.
 
-        That one calls ``Admin.end_transactions``. This producer can then only be closed. Returns None if nothing was
-        sent. Raises TransactionError if the transaction has failed.
+        The other process calls ``Admin.end_transactions``. This producer can then only be closed. Returns None if
+        nothing was sent. Raises TransactionError if the transaction has failed.
         """
         return await self._engine.prepare()
 
@@ -316,7 +316,7 @@ class Producer(BaseProducer, SendingQueues):
         """Ends the transaction that the producer with this id and epoch, perhaps in another process, has open under
         this transactional id.
 
-        That producer is finished then. Does not need ``init_transactions``.
+        That producer can then only be closed. Does not need ``init_transactions``.
         """
         await self._engine.end_transaction(producer_id, epoch, commit)
 

@@ -1,7 +1,7 @@
 """Delivers the records of a producer that was never closed when the program ends, and logs what is lost.
 
-A program ends in two steps. First its threads end, and with them a process of ``multiprocessing``; then Python calls
-the ``atexit`` functions. The client's own thread is a daemon, so it runs until both are over.
+A program ends in two steps. First its threads end; then Python calls the ``atexit`` functions. A child process of
+``multiprocessing`` has only the first step. The client's own thread is a daemon, so it runs until both are over.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Forgettable(Protocol):
 class Unclosed(NamedTuple):
     """A producer that is not closed. ``owner`` is its description for the log, ``process`` the process that made it.
 
-    ``wake`` makes a thread that runs the loop inline leave it. Nothing in here may refer to the producer.
+    ``wake`` makes a thread that runs the loop inline leave it. None of the fields may refer to the producer.
     """
 
     owner: str
@@ -72,7 +72,8 @@ class Flush:
         await self._engine.flush()
 
     def wait(self, deadline: float) -> None:
-        """Waits until it is done, or until ``deadline``, in seconds of ``monotonic``. Raises KeyboardInterrupt."""
+        """Waits until the flush is done, or until ``deadline``, in seconds of ``monotonic``. Raises KeyboardInterrupt.
+        """
         if self._done is not None:
             left = max(0.0, deadline - monotonic())
             with suppress(TimeoutError, CancelledError, KafkaError):
@@ -97,7 +98,7 @@ def remember(producer: Forgettable, owner: str, engine: Engine, wake: Callable[[
 
 
 def forget(producer: Forgettable) -> None:
-    """Ends the effect of ``remember``: the producer is closed."""
+    """Cancels ``remember``, because the producer is closed."""
     _UNCLOSED.pop(producer, None)
 
 

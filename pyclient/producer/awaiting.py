@@ -21,7 +21,7 @@ def _wait(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, Any]:
 
 
 def _one_more(deliveries: DeliveryReport | Deliveries) -> Generator[Any, Any, None]:
-    """Waits until the report, or the first of many that is not done, is done."""
+    """Waits for the report. Of many deliveries, waits for the first that is not done."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
 

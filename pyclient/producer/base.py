@@ -260,7 +260,8 @@ class BaseProducer(Queues):
 
     @contextmanager
     def _giving_up(self, error: BaseException) -> Iterator[None]:
-        """Wraps an abort because of ``error``. If the abort fails too, ``error`` is raised, with the failure as a note.
+        """Returns a context for an abort that ``error`` has caused. If the abort fails too, raises ``error``, with that
+        failure as a note.
         """
         self._engine.transactions.is_left = True
         try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 GOODBYE_S: Final = 5.0
-"""How long a close after Ctrl-C tries to deliver records and to abort a transaction. Another Ctrl-C ends it."""
+"""Seconds in which a close after Ctrl-C tries to deliver records and to abort a transaction. Another Ctrl-C ends it."""
 
 
 @public
@@ -293,8 +293,8 @@ class Producer(BaseProducer):
     def prepare_transaction(self) -> PreparedTransaction | None:
         """Delivers all records and leaves the transaction open, so that another process can end it.
 
-        That one calls ``Admin.end_transactions``. This producer can then only be closed. Returns None if nothing was
-        sent. Raises TransactionError if the transaction has failed.
+        The other process calls ``Admin.end_transactions``. This producer can then only be closed. Returns None if
+        nothing was sent. Raises TransactionError if the transaction has failed.
         """
         return self._end(self._engine.prepare)
 
@@ -331,6 +331,6 @@ class Producer(BaseProducer):
         """Ends the transaction that the producer with this id and epoch, perhaps in another process, has open under
         this transactional id.
 
-        That producer is finished then. Does not need ``init_transactions``.
+        That producer can then only be closed. Does not need ``init_transactions``.
         """
         self._runner.run(self._engine.end_transaction(producer_id, epoch, commit), within=self._engine.longest)

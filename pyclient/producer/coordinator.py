@@ -34,11 +34,14 @@ if TYPE_CHECKING:
 NOT_AT_FAULT = frozenset((NONE, OperationNotAttempted.code))
 """A partition with one of these errors was added, or was not tried because another partition of the request failed."""
 V1_END, V1_OFFSETS, V1_ADD = 4, 4, 3
-"""The last versions of EndTxn, TxnOffsetCommit for transactions version 1, and of AddPartitionsToTxn for clients."""
+"""The last versions of EndTxn and TxnOffsetCommit in version 1 of transactions, and of AddPartitionsToTxn for clients.
+"""
 OFFSETS: Final = {**PRODUCING, TOPIC: AclOperation.READ}
 """The rights that a commit of offsets needs."""
 NAMES_VERSION: Final = 5
-"""The last version of TxnOffsetCommit with topic names; later ones have ids. Here an offset belongs to a name."""
+"""The last version of TxnOffsetCommit with topic names; later ones have ids. The offsets that applications commit
+belong to names.
+"""
 
 
 class Coordinator:
@@ -198,11 +201,11 @@ class Coordinator:
 
 
 MEMBERSHIP: Final = ("group_id", "generation_id", "member_id", "group_instance_id")
-"""What describes a member of a group."""
+"""The attributes that describe a member of a group."""
 
 
 class Member:
-    """Stands for a member of a group of which only the name is given."""
+    """Takes the place of a member if only the name of its group is given."""
 
     generation_id = -1
     member_id = ""

@@ -1,7 +1,7 @@
 """The producer id and epoch of idempotence, and which lanes may send under them.
 
-``Identities`` is for a producer without transactions. It requests its producer id before the first send, and raises the
-epoch itself if a lane needs new sequences.
+``Identities`` is for a producer without transactions. It requests a producer id before the first send, and increments
+the epoch itself if a lane needs new sequences.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Identities:
         self.settings = settings
         self.current: Identity | None = None
         self.resume: Callable[[], None] = lambda: None
-        """Called when a batch may go that had to wait."""
+        """Called when a batch that had to wait may be sent."""
         self.give_up: Callable[[KafkaError], None] = lambda error: None
         """Called with the error when no batch can ever be sent."""
         self.opened: Callable[[bool], None] = lambda is_open: None

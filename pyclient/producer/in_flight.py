@@ -40,7 +40,7 @@ from cy.produce.producer_batch import ProducerBatch
 
 MAX_SEQUENCE = 0x7FFFFFFF
 WINDOW = 5
-"""The number of batches in flight that a broker recognises when they are sent again."""
+"""The number of batches in flight per partition. A broker recognises so many when they are sent again."""
 WAITS: Final = (WAITING, DENIED)
 
 
@@ -113,7 +113,7 @@ class Lane:
     def _has_window(self, under_way: ProducerBatch | None) -> bool:
         """Returns whether a new batch may be sent while ``under_way`` is in flight.
 
-        Not while that one is sent again: it must stay among the batches that the broker recognises.
+        Returns False if that batch is being sent again: it must stay among the batches that the broker recognises.
         """
         if under_way is None:
             return True
@@ -212,7 +212,7 @@ class Lane:
             batch.phase = WAITING
 
     def out_of_order(self, batch: ProducerBatch) -> Verdict:
-        """Handles an answer that an earlier batch is missing, though this one has arrived."""
+        """Handles the broker's answer that a batch before this one is missing."""
         if not self.halted:
             if any(other.phase in (UNDER_WAY, WAITING) for other in self._before(batch)):
                 return Verdict.RETRY
@@ -232,8 +232,8 @@ class Lane:
         return found
 
     def doubtful(self) -> list[ProducerBatch]:
-        """Returns the denied batches if those that could have proved them were given up: it stays unknown whether they
-        were written.
+        """Returns the denied batches if the batches that could have proved them were given up. It then stays unknown
+        whether the denied ones were written.
         """
         found = [batch for batch in self.batches if batch.unprovable and batch.phase is DENIED]
         return found if found and self.wants_reset() else []
@@ -251,7 +251,7 @@ class Lane:
                 self.halted = True
 
     def split(self, batch: ProducerBatch, limit: int) -> list[ProducerBatch]:
-        """Splits the batch, which was too large. Its parts wait in its place, and share its sequences."""
+        """Splits the batch, which was too large. Its parts wait in its place, and divide its sequences among them."""
         parts = batch.split(limit)
         sequence = batch.base_sequence
         for part in parts:

@@ -246,7 +246,7 @@ class Outcomes:
     # -- done --------------------------------------------------------------------------------------
 
     def overdue(self, lane: Lane, limit: float) -> None:
-        """Fails the batches that are older than ``limit``, delivery.timeout.ms ago."""
+        """Fails the batches that were created before ``limit``, the time that is delivery.timeout.ms ago."""
         self.give_up(lane, limit, lambda batch: _overdue(batch, self.settings))
 
     def give_up(self, lane: Lane, limit: float, why: Callable[[ProducerBatch], KafkaError]) -> None:

@@ -62,9 +62,9 @@ class Sender:
         self._lanes: dict[PartitionQueue, Lane] = {}
         """The lanes of all partitions that ever had a batch."""
         self._unanswered: dict[int, int] = {}
-        """How many requests are in flight, by node."""
+        """The number of requests in flight to each node."""
         self._stalled: dict[int, float] = {}
-        """Since when a node has taken no request although a batch was due."""
+        """The time since which a node has taken no request although a batch was due."""
         self._away: set[int] = set()
         """The nodes that get no records without a key."""
         self._topics_sent: set[str] = set()
@@ -77,7 +77,7 @@ class Sender:
 
     @property
     def unanswered(self) -> int:
-        """The number of requests in flight. Any thread may ask."""
+        """The number of requests in flight. Any thread may read it."""
         return sum(list(self._unanswered.values()))
 
     # -- sending -----------------------------------------------------------------------------------

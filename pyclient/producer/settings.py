@@ -26,7 +26,7 @@ class Settings:
     delivery_timeout: float
     request_timeout_ms: int
     availability_timeout: float
-    """0 means never, as it is without adaptive partitioning."""
+    """0 means never. It is 0 without adaptive partitioning."""
     max_block: float
     api_timeout: float
     backoff: float

@@ -2,7 +2,7 @@
 
 In version 1, AddPartitionsToTxn adds each partition before the first batch goes to it, and the epoch stays unless
 something failed. In version 2, Produce and TxnOffsetCommit add partitions and groups themselves, and EndTxn returns the
-next epoch. So nothing of an old transaction can reach a later one.
+next epoch. So no late request of an old transaction can reach a later one.
 
     UNINITIALIZED -init-> READY -begin-> OPEN -commit, abort-> READY
     OPEN -a batch or a call fails-> FAILED -abort-> READY
@@ -75,8 +75,8 @@ class Transactions(Identities):
         self._asked = False
         """True if a commit was requested whose outcome is unknown."""
         self._needs_epoch = False
-        """True if the transaction has ended and only InitProducerId is left of the abort. The coordinator may have
-        served one already. Then another EndTxn would have an old epoch, and the producer would be fenced.
+        """True if the transaction has ended, and the abort only has to send InitProducerId. The coordinator may have
+        served an earlier InitProducerId. Then another EndTxn would have an old epoch, and fence the producer.
         """
         self.is_left = False
         """True if the transaction of a finished ``transaction()`` block could not be ended."""
@@ -170,10 +170,10 @@ class Transactions(Identities):
         raise TransactionError(f"{self.state.value}, transactional id {self.coordinator.id!r}")
 
     def _dated(self, error: KafkaError) -> KafkaError:
-        """Returns the error. Its text says who has probably ended the transaction.
+        """Returns the error, with a text that says who has probably ended the transaction.
 
-        The broker ends one that is open too long. Otherwise a newer producer or an administrator has ended it; the
-        broker's answer is the same for both.
+        The broker ends a transaction that is open too long. Otherwise a newer producer or an administrator has ended
+        it. The broker's answer is the same in all cases.
         """
         limit, setting = self.settings.transaction_timeout_ms, "transaction.timeout.ms"
         open_ms = (self.client.clock() - self._begun_at) * 1000
