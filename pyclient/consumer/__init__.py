@@ -5,8 +5,8 @@
             print(record.offset, record.value)
 
 ``subscription`` and ``fetch_session`` are state machines without I/O. ``fetching``, ``offsets`` and the memberships of
-``group`` (``classic``, ``modern``) perform on the client's loop. ``core`` puts them together; the faces are
-``blocking`` and ``asynchronous``.
+``group`` (``classic``, ``modern``) send requests on the client's loop. ``core`` puts them together. ``blocking`` and
+``asynchronous`` have the two public consumers.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Alone:
         self._ids: dict[str, bytes] = {}
         """The ids of the topics that are read. Unknown partitions of these topics were added later."""
         self._absent: set[str] = set()
-        """Topics that the cluster did not have: all their records are new."""
+        """Topics that were missing when reading began, so all their records are new."""
         self._listed: re.Pattern[str] | None = None
         """The pattern whose topics are read. Other topics that match it were added later."""
         self._changed = asyncio.Event()
@@ -177,7 +177,7 @@ class Alone:
     # -- the assignment ------------------------------------------------------------------------------
 
     async def _change(self, action: str, partitions: set[TopicPartition], change: Callable[[], None]) -> None:
-        """Applies ``change``; if there is a listener, within a poll that calls it."""
+        """Applies ``change``. If there is a listener, this happens within a poll, which also calls the listener."""
         if self._owner.has_listener:
             await self._appointments.at_poll(action, partitions, change)
         else:

@@ -138,8 +138,8 @@ class ConsumerApi:
         return record
 
     def _rewind(self) -> None:
-        """Makes the next poll return the records that the iteration did not reach. This does not mark the others as
-        processed, because the application may still work on the last one.
+        """Makes the next poll return the records that the iteration did not reach. The reached records do not count as
+        processed yet, because the application may still work on the last one.
         """
         rest, reading = self._unread(), self._reading
         with self._core.lock:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 256 << 20
 """The most bytes of records in one batch, unless it is a single record. An Arrow column has at most 2 GiB."""
 MOST_ROWS: Final = ((1 << 31) - 1) // 249
-"""The number of topic names that fit into one column."""
+"""The most rows of a batch, because a column holds at most so many topic names."""
 PER_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
-"""How many of each unit that a timestamp column may have are in a millisecond."""
+"""The number of units in a millisecond, for each unit that a timestamp column may have."""
 
 
 @cache

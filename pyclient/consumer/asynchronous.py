@@ -105,8 +105,8 @@ class Consumer(ConsumerApi):
     async def close(self, timeout: float = 30.0) -> None:
         """Commits returned records (with enable.auto.commit), leaves the group and closes the connections.
 
-        After ``timeout`` seconds the rest is given up and logged; after three, if no broker can be reached. A second
-        call does nothing but wait: until the first has ended, or its own ``timeout`` is over.
+        After ``timeout`` seconds, or after three if no broker can be reached, it gives up what is left and logs that. A
+        second call only waits until the first has ended, or until its own ``timeout`` is over.
         """
         seconds(timeout)
         await self._close(done=True, timeout=timeout)
@@ -150,7 +150,9 @@ class Consumer(ConsumerApi):
                 await self._tell(REVOKED, self.assignment())
 
     async def __aenter__(self) -> Consumer:
-        """Connects. Closes if that fails or is cancelled, because then the block's end does not."""
+        """Connects. If that fails or is cancelled, closes the consumer, because Python then does not call
+        ``__aexit__``.
+        """
         try:
             await self.connect()
         except BaseException:
@@ -237,7 +239,7 @@ class Consumer(ConsumerApi):
     ) -> pyarrow.RecordBatch:
         """Like ``poll``, but returns a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers.
 
-        ``wanted`` chooses the columns, as in the blocking face. Deserializers are not called.
+        ``wanted`` chooses the columns, as in the blocking consumer. Deserializers are not called.
         """
         chunks = await self._poll(timeout, min(limit_of(max_rows, "max_rows"), MOST_ROWS), MOST_BYTES)
         try:
@@ -330,8 +332,8 @@ class Consumer(ConsumerApi):
     getone = get
 
     def __getitem__(self, index: object) -> NoReturn:
-        """Raises TypeError, which says how to iterate. Python asks for an item because there is no ``__iter__``, with
-        which this would count as a ``collections.abc.Iterable``.
+        """Raises TypeError, which says how to iterate. Python asks for an item because there is no ``__iter__``. With
+        an ``__iter__``, this would count as a ``collections.abc.Iterable``.
         """
         raise TypeError("this Consumer is of asyncio: write `async for record in consumer`, or take pyclient.Consumer")
 

@@ -110,8 +110,8 @@ class Consumer(ConsumerApi):
     def close(self, timeout: float = 30.0) -> None:
         """Commits returned records (with enable.auto.commit), leaves the group and closes the connections.
 
-        After ``timeout`` seconds the rest is given up and logged; after three, if no broker can be reached. In a
-        callback on the client's thread (``on_commit``) it closes nothing and raises RuntimeError.
+        After ``timeout`` seconds, or after three if no broker can be reached, it gives up what is left and logs that.
+        In a callback on the client's thread (``on_commit``) it closes nothing and raises RuntimeError.
         """
         seconds(timeout)
         self._close(done=True, timeout=timeout)
@@ -253,7 +253,7 @@ class Consumer(ConsumerApi):
 
         ``wanted`` is a schema that chooses columns among these and ``timestamp_type`` (int32; 1: LogAppendTime);
         timestamps may be in ms, us or ns. Keys and values are bytes: deserializers are not called. A batch has at most
-        256 MiB of records, except for a single larger one. If it cannot be made, the positions do not move.
+        256 MiB of records, except for a single larger one. If the batch cannot be made, the positions do not move.
         """
         fetcher = self._core.fetcher
         try:

@@ -1,6 +1,6 @@
 """Closes a consumer: in order and completely, whatever is raised or cancelled meanwhile.
 
-After an error or a cancellation, the rest is done without waiting: the member leaves the group and ignores the answer.
+After an error or a cancellation, the remaining steps do not wait: the member leaves the group and ignores the answer.
 If it stayed, nobody would read its partitions until its session expires. A close does not wait for brokers that have
 been unreachable for a few seconds.
 """

@@ -188,7 +188,9 @@ class ConsumerCore:
             await ended(opening)
 
     async def _look_for(self, topics: Collection[str]) -> None:
-        """Keeps the metadata of the topics fresh, and logs which are missing. Asks for a denied topic at each poll."""
+        """Keeps the metadata of the topics fresh, and logs which are missing. Requests a denied topic again at each
+        poll.
+        """
         backoff = self.client.backoff()
         while self.subscription.by_group and self.subscription.topics is topics:
             try:
@@ -239,7 +241,7 @@ class ConsumerCore:
         self.hold(self._look_for_assigned(partitions))
 
     async def _look_for_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Says which of these are not there. Whatever else fails, the search for positions reports."""
+        """Logs which of these partitions do not exist. The search for positions reports all other failures."""
         with contextlib.suppress(KafkaError):
             await self.client.metadata({tp.topic for tp in partitions}, timeout=LOOK_S)
         held = [tp for tp in partitions if tp in self.subscription.states]
@@ -289,7 +291,8 @@ class ConsumerCore:
         self.on_ready()
 
     def on_fault(self, error: KafkaError) -> None:
-        """Makes each poll raise this, until another subscription. A background task has ended that should not."""
+        """Makes each poll raise this, until another subscription. Called when a background task has ended unexpectedly.
+        """
         self._errors.lasting = error
         self.on_error(error)
 

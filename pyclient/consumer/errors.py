@@ -93,7 +93,7 @@ class DeserializationError(ClientError, ValueError):
 
 
 def not_answered(partition: TopicPartition) -> UnknownServerError:
-    """Returns the error to raise if a broker's answer lacks a partition of the request: nothing is known about it."""
+    """Returns the error for a partition that the request named and the broker's answer lacks: its state is unknown."""
     return UnknownServerError(f"{partition}: the broker's answer does not have it")
 
 

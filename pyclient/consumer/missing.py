@@ -15,7 +15,7 @@ log: Final = logging.getLogger(__name__)
 
 
 def tell_missing(client: Client, what: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-    """Returns the partitions that do not exist, as a broker has said, and logs a warning for each reason."""
+    """Returns the partitions of which a broker has said that they do not exist. Logs a warning for each reason."""
     missing = [tp for tp in partitions if _is_missing(client, tp)]
     for why in dict.fromkeys(str(client.why_unknown(tp)) for tp in missing):
         log.warning("%s: %s", what, why, extra={URGENT: True})

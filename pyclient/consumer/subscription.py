@@ -50,7 +50,9 @@ class PartitionState:
         self.settled_epoch = -1
         self.committed: int | None = None
         self.reset: int | None = None
-        """The timestamp by which to find a position. None means the committed offset, or else the policy."""
+        """The timestamp by which to find a position. None means the committed offset, or auto.offset.reset if there is
+        none.
+        """
         self.fetch_offset = 0
         self.fetch_epoch = -1
         self.proven = -1
@@ -208,7 +210,7 @@ class Subscription:
         return self.mode in (Mode.TOPICS, Mode.PATTERN)
 
     def set_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Reads exactly these from now on. Those that were read before keep their places."""
+        """Reads exactly these partitions from now on. Partitions that were read before keep their places."""
         wanted = set(partitions)
         if self.regex is not None:
             self.topics = frozenset(tp.topic for tp in wanted)

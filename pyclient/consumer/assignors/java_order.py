@@ -1,9 +1,9 @@
 """The iteration order of Java's HashMap and HashSet.
 
-Kafka's sticky assignors break ties by it: which of several members keeps the extra partition. An assignor needs this
-order to assign the same group as Kafka does. A bucket is chosen by the upper half of the hash xored into the lower one.
-The number of buckets is a power of two, at least 16, and at most three quarters of them are filled. Within a bucket,
-elements keep the order of insertion.
+Kafka's sticky assignors break ties by this order, for example which of several members keeps an extra partition. An
+assignor needs the same order to assign partitions as Kafka does. A bucket is chosen by the upper half of the hash xored
+into the lower one. The number of buckets is a power of two, at least 16, and at most three quarters of them are filled.
+Within a bucket, elements keep the order of insertion.
 """
 
 from __future__ import annotations

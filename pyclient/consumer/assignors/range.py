@@ -2,7 +2,8 @@
 
 If a topic cannot be cut evenly, the first readers get one partition more. If racks matter (KIP-881), a reader first
 gets partitions with a replica in its rack, within the same quotas. Topics with the same readers and the same number of
-partitions are assigned alike, if all of those partitions have a replica there.
+partitions are assigned alike: a reader gets the same partition number of each, if all of these partitions have a
+replica in its rack.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _Topic:
         self._left = [tp for tp in self._left if tp not in partitions]
 
     def cut(self, fits: Fits) -> None:
-        """Gives partitions that fit to each reader in turn, up to the reader's quota."""
+        """Gives each reader in turn the partitions that fit, up to the reader's quota."""
         for reader in self.readers:
             run = [tp for tp in self._left if fits(reader, tp)][: self.room(reader)]
             if run:
@@ -81,7 +82,7 @@ def _match_racks(topics: Sequence[_Topic]) -> None:
 
 
 def _match_together(topics: Sequence[_Topic]) -> None:
-    """Gives a reader the same partition number of all these topics, if all of them fit."""
+    """Gives a reader the same partition number of all these topics, if the reader may have all of these partitions."""
     if all(rack is None for _, rack in topics[0].likeness[1]):
         return
     for number in range(topics[0].count):

@@ -39,7 +39,7 @@ class Alike:
         self._revoked: dict[TopicPartition, str] = {}
         self._below: list[str] = []
         self._at_quota: list[str] = []
-        """The members that may get one more."""
+        """The members that may get one partition more."""
 
     def assign(self) -> Assignment:
         """Returns each member's partitions."""
@@ -94,7 +94,9 @@ class Alike:
         return next((place for place in places if self._racks.are_together(members[place], tp)), None)
 
     def _fill(self, tp: TopicPartition, place: int) -> int:
-        """Gives a partition to a member below its share. Returns where to look for the next one."""
+        """Gives a partition to a member below its share. Returns the index in ``_below`` of the member for the next
+        partition.
+        """
         member_id = self._below[place]
         self._give(tp, member_id)
         if len(self._assigned[member_id]) < self._quota:

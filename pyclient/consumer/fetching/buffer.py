@@ -1,6 +1,6 @@
 """The fetched records of all partitions that were not taken, in the order of their arrival.
 
-It is used under the consumer's lock. An error of a partition waits in it behind the partition's records.
+All calls hold the consumer's lock. A partition's error waits in the buffer behind the partition's records.
 """
 
 from __future__ import annotations

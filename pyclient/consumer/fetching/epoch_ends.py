@@ -31,12 +31,14 @@ class Doubt(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the next fetch would still begin there."""
+        """Whether the next fetch would still begin at this place."""
         return self.state.turn == self.turn and self.state.fetch_offset == self.offset
 
 
 class EpochEnds:
-    """One consumer's questions about epochs. Calls ``on_end`` and ``on_error`` under the lock, and ``on_done`` last."""
+    """Asks leaders where epochs end, for one consumer. Calls ``on_end`` and ``on_error`` under the lock, and
+    ``on_done`` last.
+    """
 
     def __init__(
         self,

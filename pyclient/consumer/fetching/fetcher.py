@@ -2,8 +2,8 @@
 
 One request per broker is in flight at a time. ``pump`` (on the loop) asks each idle broker for the partitions that have
 too little buffered. ``take`` (on the application's thread) empties the buffer in the order in which it was filled, and
-wakes the loop only if needed. All of this is under the consumer's lock. An error of a partition waits in the buffer
-behind its records.
+wakes the loop only if needed. All of this happens under the consumer's lock. An error of a partition waits in the
+buffer behind its records.
 """
 
 from __future__ import annotations
@@ -439,7 +439,7 @@ class Fetcher:
             self._on_ready()
 
     def _on_refused(self, state: PartitionState, error: KafkaError) -> None:
-        """Handles an error instead of that answer."""
+        """Handles an error in place of the answer for which ``_on_epoch_end`` waits."""
         if error.retriable:
             self._client.refresh(state.tp.topic)
             self._later(state)

@@ -14,8 +14,8 @@ from pyclient.consumer.subscription import PartitionState
 
 def to_drop(states: Iterable[PartitionState], limit: int) -> list[PartitionState]:
     """Returns the partitions whose records are dropped, the largest first. If paused or leaving partitions hold more
-    than three quarters of ``limit`` bytes, so many are dropped that they hold half of it. None are dropped if no other
-    partition needs room.
+    than three quarters of ``limit`` bytes, their records are dropped until they hold half of it. None are dropped if no
+    other partition needs room.
     """
     held: list[PartitionState] = []
     others = False

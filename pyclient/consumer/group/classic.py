@@ -32,7 +32,7 @@ PROTOCOL_TYPE: Final = "consumer"
 SUBSCRIPTION_VERSION: Final = 3
 ASSIGNMENT_VERSION: Final = 3
 JOIN_GRACE_S: Final = 5.0
-"""Seconds to wait for JoinGroup beyond the rebalance timeout, after which it must be answered."""
+"""Seconds to wait for the answer to JoinGroup beyond the rebalance timeout, by which the coordinator should answer."""
 
 
 class _Late(KafkaError):
@@ -62,7 +62,7 @@ class ClassicMembership(Membership):
         self._heartbeats: asyncio.Task[None] | None = None
         self._is_joining = False
         self._seen: dict[str, list[frozenset[str]]] | None = None
-        """What the leader last saw: the assigned partitions by topic, with their racks if the leader has a rack."""
+        """The assigned partitions by topic, as the leader last saw them, with their racks if the leader has a rack."""
 
     def subscription_changed(self) -> None:
         self._wake.set()
@@ -314,7 +314,7 @@ class ClassicMembership(Membership):
         await self.lose(self.owned())
 
     async def _end_heartbeats(self) -> None:
-        """Ends the heartbeats. The next round meets their last error again."""
+        """Ends the heartbeats. An error that ended them comes again in the next round."""
         task, self._heartbeats = self._heartbeats, None
         if task is not None:
             await ended(task)

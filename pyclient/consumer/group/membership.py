@@ -193,7 +193,9 @@ class Membership(ABC):
         self._owner.on_assignment()
 
     async def _change(self, action: str, partitions: Partitions, assigned: Partitions) -> None:
-        """Makes ``assigned`` the assignment; if there is a listener, within a poll that calls it."""
+        """Makes ``assigned`` the assignment. If there is a listener, this happens within a poll, which also calls the
+        listener.
+        """
 
         if self._owner.has_listener:
             await self._appointments.at_poll(action, partitions, lambda: self._assign(assigned))

@@ -8,7 +8,7 @@ from typing import Final
 SAME_FLAGS: Final = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 """Flags that RE2/J has as well, with their letters at the start of an expression."""
 WITHOUT_EFFECT: Final = re.UNICODE | re.ASCII
-"""No effect, because topic names have only ASCII letters and digits."""
+"""Flags without effect, because topic names have only ASCII letters and digits."""
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 HINT: Final = (
     "the group's coordinator matches by RE2/J, which has no look-around and no back-references: write the "
@@ -17,8 +17,8 @@ HINT: Final = (
 
 
 def for_broker(pattern: re.Pattern[str], hides_internal: bool) -> str | None:
-    """Returns the expression for the broker, or None if only the client can match it correctly. That is so if it has
-    flags that RE2/J lacks, or matches internal topics, which the broker would not hide.
+    """Returns the expression for the broker, or None if only the client can match it correctly. Only the client can if
+    the pattern has flags that RE2/J lacks, or matches internal topics that the client hides.
     """
     if pattern.flags & ~sum(SAME_FLAGS, WITHOUT_EFFECT) or not pattern.pattern:
         return None

@@ -47,7 +47,7 @@ class Commits:
         member: Callable[[], Membership | Alone],
         hold: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        """``member()`` is the membership; ``hold`` runs a coroutine beside everything else."""
+        """``member()`` is the membership; ``hold`` runs a coroutine in the background."""
         self._client = client
         self._group_id: str = config.group_id
         self._by_itself: bool = config.enable_auto_commit and bool(config.group_id)

@@ -170,7 +170,7 @@ class CommittedOffsets:
         return await self._client.retrying(attempt, deadline=self._client.deadline(timeout))
 
     async def once(self, partitions: Collection[TopicPartition]) -> Answers:
-        """Like ``fetch``, but makes one attempt and returns the errors of the other partitions."""
+        """Like ``fetch``, but makes one attempt and returns the errors of the partitions that failed."""
         return await at_coordinator(self._client, self._group_id, lambda node: self._fetch(node, partitions))
 
     async def _fetch(self, node: int, partitions: Collection[TopicPartition]) -> Answers:

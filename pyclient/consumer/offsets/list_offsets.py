@@ -17,7 +17,7 @@ from pyclient.topic_partition import TopicPartition
 
 Found = OffsetAndTimestamp | None
 LOOK_S: Final = 1.0
-"""The seconds in which metadata must show a partition that was added just now."""
+"""Seconds in which the metadata must show a partition that was added just now."""
 
 
 class OffsetLookup:
@@ -50,7 +50,7 @@ class OffsetLookup:
         return found
 
     async def _check_there(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
-        """Raises UnknownTopicOrPartition for a partition that its topic does not have, by the next metadata either."""
+        """Raises UnknownTopicOrPartition for a partition that neither the known metadata nor fresh ones have."""
         client = self._client
 
         async def attempt() -> None:
@@ -65,7 +65,7 @@ class OffsetLookup:
     async def once(
         self, times: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, KafkaError]]:
-        """Like ``find``, but makes one attempt and returns the errors of the other partitions."""
+        """Like ``find``, but makes one attempt and returns the errors of the partitions that failed."""
         found: dict[TopicPartition, Found] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         nodes: dict[int, dict[TopicPartition, int]] = {}

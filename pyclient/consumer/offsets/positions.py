@@ -76,8 +76,8 @@ class PositionFinder:
         self._refused: dict[PartitionState, int] = {}
         """The partitions whose error was reported, each with its turn at that time."""
         self._denied: dict[PartitionState, int] = {}
-        """The partitions that are asked for again after an error, because the right may be granted. Each has its turn
-        at that time.
+        """The partitions whose look-up was denied and is tried again, because the right may be granted. Each has its
+        turn at that time.
         """
         reset_duration(self._policy)
 
