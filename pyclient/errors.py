@@ -179,8 +179,8 @@ Kafka 4.3's Java client, and UNKNOWN_LEADER_EPOCH, as in Java's ``OffsetFetcherU
 
 STALE_ROUTE: Final = STALE_METADATA | {"NOT_CONTROLLER", "CONNECTION_FAILED", "REQUEST_TIMED_OUT"}
 """After these errors the client fetches metadata again, and then sends the request to the broker that it names. They
-include a broker that is no longer the controller, or that could not be reached. Java's ``NetworkClient`` does so when a
-connection ends.
+include the errors of a broker that is no longer the controller, or that could not be reached. Java's ``NetworkClient``
+does so when a connection ends.
 """
 
 STALE_POSITION: Final = STALE_ROUTE | {"OFFSET_NOT_AVAILABLE"}

@@ -1,5 +1,5 @@
-"""What other libraries call a method or class, and what it is here. Of clients: confluent-kafka, kafka-python and
-aiokafka. The names are attributes of our classes (``cy/other_name``).
+"""The names that other clients (confluent-kafka, kafka-python, aiokafka) give to methods and classes, and what to use
+here instead. They are attributes of our classes (``cy/other_name``).
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def not_in_ms(timeout_ms: object) -> TypeError:
 
 
 def knows(others: Mapping[str, str], page: str = PAGE) -> Callable[[K], K]:
-    """Returns a decorator: its class answers these names with what they are here, and with the page to read. Its own
-    names come first.
+    """Returns a class decorator. The use of one of these names raises an error that tells what to use here instead, and
+    which page to read. ``dir`` lists the class's own names only.
     """
 
     def mark(kind: K) -> K:

@@ -12,7 +12,7 @@ OURS: Final = __name__.split(".")[0]
 
 def public(kind: K) -> K:
     """Renames the methods that the class inherits from bases of this package: ``Consumer.seek``, not
-    ``ConsumerApi.seek``. ``pickle`` finds them by the new names. A class has it as its decorator.
+    ``ConsumerApi.seek``. ``pickle`` finds them by the new names. Use it as a class decorator.
     """
     for base in kind.__mro__[1:]:
         if base.__module__.split(".")[0] == OURS:

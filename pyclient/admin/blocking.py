@@ -1,4 +1,4 @@
-"""The blocking admin client: each method runs the asynchronous one on a loop of its own."""
+"""The blocking admin client: each method runs the asynchronous one on the client's own loop."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _NOT_NEW = frozenset({"GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"})
 
 
 async def describe_consumer(client: Client, node: int, groups: list[str]) -> Described:
-    """Describes those groups that use the consumer protocol. Leaves out groups that the broker says do not."""
+    """Describes those groups that use the consumer protocol. Leaves out groups that do not, according to the broker."""
     message = ConsumerGroupDescribe.Request(group_ids=groups)
     try:
         response = await client.send(node, ConsumerGroupDescribe, message)
@@ -37,7 +37,7 @@ async def describe_consumer(client: Client, node: int, groups: list[str]) -> Des
 
 
 async def describe_classic(client: Client, node: int, groups: list[str]) -> Described:
-    """Describes classic groups; GroupIdNotFound for those that do not exist."""
+    """Describes classic groups. A group that does not exist gets GroupIdNotFound."""
     response = await client.send(node, DescribeGroups, DescribeGroups.Request(groups=groups))
     return {row.group_id: _outcome(row, node) for row in response.groups}
 

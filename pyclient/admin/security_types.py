@@ -10,7 +10,7 @@ from pyclient.protocol.acls import WILDCARD, AclOperation, AclPermissionType, Ac
 
 
 class ResourcePattern(NamedTuple):
-    """The resources that an ACL is about. The literal name ``*`` stands for all of the kind."""
+    """The resources that an ACL is about. The literal name ``*`` stands for all resources of the type."""
 
     resource_type: AclResourceType
     name: str

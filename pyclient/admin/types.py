@@ -329,7 +329,7 @@ class Features(NamedTuple):
 
 
 class UpgradeType(IntEnum):
-    """Whether an update may lower a feature's level, and whether it may lose metadata by that."""
+    """Whether an update may lower a feature's level, and whether metadata may be lost then."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -350,7 +350,7 @@ SCRAM_ITERATIONS: Final = 4096
 
 
 class ScramMechanism(IntEnum):
-    """A mechanism for which a user may have a password."""
+    """A SCRAM mechanism for which a user may have a password."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1

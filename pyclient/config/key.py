@@ -34,7 +34,7 @@ STRING, LIST, PASSWORD, OBJECT = Kind.STRING, Kind.LIST, Kind.PASSWORD, Kind.OBJ
 HIDDEN: Final = "[hidden]"
 """Shown in place of a password, as in Kafka."""
 _OF_OTHERS: Final = {"beginning": "earliest", "smallest": "earliest", "end": "latest", "largest": "latest"}
-"""What other clients call a word, and the word."""
+"""Words of other clients, each with the word that means the same here."""
 
 
 class Password(str):

@@ -18,8 +18,8 @@ _tables: dict[str, Table] = {}
 
 
 def table(clients: str, *parts: tuple[Key, ...]) -> Table:
-    """Makes one table of the parts; if a name is in several, the last one counts. ``clients`` names the clients with
-    these settings.
+    """Makes one table of the parts. If a name is in several parts, the last one counts. ``clients`` names the clients
+    with these settings.
     """
     made = _tables[clients] = {key.name: key for part in parts for key in part}
     return made

@@ -9,7 +9,7 @@ WITH_RECORD_ERRORS: tuple[str, ...]
 ROWS: tuple[tuple[int, str, bool, str], ...]
 
 class KafkaError(Exception):
-    """An error of Kafka's table. ``str(error)`` is the text given, else the row's."""
+    """An error of Kafka's table. ``str(error)`` is the message if given, else the row's text."""
 
     code: ClassVar[int]
     name: ClassVar[str]
@@ -17,7 +17,7 @@ class KafkaError(Exception):
     fatal: ClassVar[bool]
     text: ClassVar[str]
     grant: str
-    """The command that grants the right that is missing, as far as the client knows it."""
+    """The command that grants the missing right, if the client knows it."""
     def __init__(self, message: str | None = None) -> None: ...
 
 def without_frames(error: KafkaError) -> KafkaError: ...

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 AUTHORITY_DAYS: Final = 3650
 LEAF_DAYS: Final = 825
-"""Some clients reject a longer validity."""
+"""The validity of server and client certificates in days, because some clients reject a longer one."""
 _MOST_NAME: Final = 64
 """The most characters of a common name."""
 

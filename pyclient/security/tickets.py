@@ -19,7 +19,7 @@ _KEYTAB: Final = "client_keytab"
 _FILE: Final = "FILE:"
 _IN_MEMORY: Final = "MEMORY:pyclient-"
 _fetching: Final = Lock()
-"""Guards tickets in memory: one thread at a time creates such a cache or renews its tickets."""
+"""Guards the caches of tickets in memory: one thread at a time creates a cache or renews its tickets."""
 
 
 class Tickets(NamedTuple):
@@ -38,7 +38,8 @@ class Tickets(NamedTuple):
 
 
 def tickets_of(options: Mapping[str, str], keytab: str | None = None, principal: str | None = None) -> Tickets:
-    """Returns the owner that the options of Java's Krb5LoginModule tell; ``keytab`` and ``principal`` count more.
+    """Returns the owner that the options of Java's Krb5LoginModule tell; ``keytab`` and ``principal`` take precedence
+    over them.
 
     Raises ValueError.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class TlsConfigError(ValueError):
-    """A setting that is missing, wrong or contradicts another. ``setting`` is its name; the text names setting and
-    file, and never a password or a key.
+    """Raised if a setting is missing or wrong, or contradicts another. ``setting`` is its name; the text names setting
+    and file, and never a password or a key.
     """
 
     def __init__(self, setting: str, complaint: str) -> None:

@@ -30,7 +30,7 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType | str:
         """Returns the columns of Spark's ``kafka``, with ``headers`` if ``includeHeaders`` is set. Raises ConfigError
-        for options that no source has.
+        for options that a source does not have.
         """
         from pyclient.spark.source.columns import source_schema
 

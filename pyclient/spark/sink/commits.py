@@ -221,7 +221,7 @@ class Commits:
             )
 
     def abort(self, term: int) -> None:
-        """Aborts the undecided transactions of the batch. If another run has taken over, that run has done so."""
+        """Aborts the undecided transactions of the batch. If another run has taken over, that run has aborted them."""
         state = self._ledger.state(self.job.query)
         if (state.term, state.run) == (term, self.job.run):
             self._take_back(state)

@@ -62,7 +62,7 @@ class Columns(NamedTuple):
 
 
 def source_schema(options: Mapping[str, str]) -> StructType | str:
-    """Returns the schema of a source with these options. Raises ConfigError for options that no source has."""
+    """Returns the schema of a source with these options. Raises ConfigError for options that a source does not have."""
     given = read(options, Use.READ)
     names = [name for name in _TYPES if name != "headers" or given["includeHeaders"]]
     if given["valueFormat"] == "binary":

@@ -77,7 +77,7 @@ class SourceOptions:
 
     @property
     def isolation(self) -> str:
-        """True for ``read_committed``."""
+        """The setting isolation.level: ``read_uncommitted`` or ``read_committed``."""
         return self.client.get("isolation.level", "read_uncommitted").strip()
 
 

@@ -83,7 +83,9 @@ class LimitedReader(StreamReader, api.SupportsTriggerAvailableNow):  # type: ign
 
 
 class UnlimitedReader(StreamReader):
-    """A reader without them (4.0, 4.1). Spark passes no start, so the end of the previous batch serves as one."""
+    """A reader without Spark's limits (4.0, 4.1). Spark passes no start, so the end of the previous batch serves as
+    one.
+    """
 
     _last: Offsets | None = None
 
