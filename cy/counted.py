@@ -1,4 +1,4 @@
-"""Words numbers of things for messages: ``1 record``, ``2 records``, ``a, b, c, d, e and 3 more``."""
+"""Puts numbers of things into words for messages: ``1 record``, ``2 records``, ``a, b, c, d, e and 3 more``."""
 
 from __future__ import annotations
 

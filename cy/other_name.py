@@ -13,8 +13,8 @@ PAGE: Final = "docs/coming-from.md"
 
 
 class OtherName:
-    """A name that only another library has. An object answers it with AttributeError, so ``hasattr`` is false; a class
-    has this descriptor.
+    """A name that only another library has. On an object it raises AttributeError, so ``hasattr`` is false. On a class
+    it returns this descriptor.
     """
 
     __slots__ = ("_here", "_name", "_page")
@@ -43,7 +43,7 @@ def told(whose: str, name: str, here: str, page: str = PAGE) -> str:
 
 
 def own_names(this: object) -> Iterable[str]:
-    """Lists the attributes for completion, without those of other libraries: a class has it as ``__dir__``."""
+    """Lists the attributes for completion, without the names of other libraries. A class uses it as its ``__dir__``."""
     found: dict[str, object] = {}
     for base in reversed(type(this).__mro__):
         found |= vars(base)

@@ -59,8 +59,8 @@ class Share:
     def is_within(self, produces: bool, response: object, size: int, now_s: float) -> bool:
         """Returns True if a request of ``size`` bytes may be answered by ``response`` at once.
 
-        If so, and if the request ``produces``, counts its bytes. Otherwise counts nothing, also if the response must be
-        awaited.
+        If so, and if the request ``produces``, counts its bytes. Otherwise counts nothing. Counts nothing either if the
+        response must be awaited.
         """
     def spend(self, seconds: float, now_s: float) -> bool:
         """Counts time of the loop. If this share is no longer current, returns False and counts nothing."""

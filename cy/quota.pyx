@@ -1,9 +1,9 @@
 """Computes rates, and what a client may still use: the part of quotas that runs for each request.
 
-The arithmetic is Kafka's (``Rate``, ``SampledStat``). A rate is the sum of its samples over the time that they cover. A
-sample has what was recorded within a window of time. The last ``number`` windows are kept, and the one that overlaps
-with them. Unfinished windows count as whole. So a client may use in its first second what it may use in all windows
-together.
+The arithmetic is Kafka's (``Rate``, ``SampledStat``). A rate is the sum of its samples, divided by the time that they
+cover. A sample has what was recorded within a window of time. The samples of the last ``number`` windows are kept. The
+time is at least that of ``number`` - 1 windows, even if less has passed. So a client may use in its first second what
+it may use in all windows together.
 
 Time is an argument, in whole milliseconds.
 """

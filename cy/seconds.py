@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def seconds(given: float | None) -> float | None:
-    """Returns the timeout; None means none. Raises TypeError for all that is not a number."""
+    """Returns the timeout, None for none. Raises TypeError for anything but a number."""
     try:
         return None if given is None else 0.0 + given
     except TypeError:

@@ -221,7 +221,7 @@ def recompress(buffer, int codec, level=None, *, max_output=None):
 
 
 cdef bytes join(object header, object records, int16_t attributes):
-    """Returns a batch of a header, with new attributes, and records."""
+    """Returns a batch that consists of the header, with new attributes, and the records."""
     cdef bytes batch = b"".join((header, records))
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(batch)
     store_int32(at + LENGTH_AT, <int32_t>(len(batch) - LOG_OVERHEAD))

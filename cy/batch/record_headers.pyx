@@ -1,6 +1,6 @@
 """Encodes the headers of a record:
 
-    varint count, then of each: varint length, name in UTF-8, varint length (-1: null), value
+    varint count, then for each: varint length, name in UTF-8, varint length (-1: null), value
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

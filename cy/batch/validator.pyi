@@ -19,8 +19,9 @@ def validate(
 ) -> Batch:
     """Checks that ``buffer`` is exactly one v2 batch that a broker may append, and returns its header.
 
-    Pass ``require_key`` for a compacted topic. The records' timestamps (ms) must be between the two bounds, except -1.
-    Pass ``allow_control`` if the broker itself made the batch, not a client. ``max_output`` limits the decompressed
-    size; by default ``compression.output_limit``. ``max_record`` limits the size of a record in a compressed batch.
-    Raises ``CorruptBatch``, ``InvalidBatch``, ``compression.UnknownCodec``. Releases the GIL for 64 KiB and more.
+    Pass ``require_key`` for a compacted topic. The records' timestamps (ms) must lie between the two bounds; -1 is
+    always valid. Pass ``allow_control`` if the broker itself made the batch, not a client. ``max_output`` limits the
+    decompressed size; by default ``compression.output_limit``. ``max_record`` limits the size of a record in a
+    compressed batch. Raises ``CorruptBatch``, ``InvalidBatch``, ``compression.UnknownCodec``. Releases the GIL for 64
+    KiB and more.
     """

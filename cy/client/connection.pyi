@@ -36,7 +36,7 @@ class Pending:
     @property
     def correlation_id(self) -> int: ...
     end: int
-    """The position in its connection's bytes at which its frame ends."""
+    """The position in the connection's bytes at which the request's frame ends."""
 
 class Connection:
     """Keeps the order of requests and responses of one connection."""
@@ -57,7 +57,9 @@ class Connection:
         With ``reused``, the view's memory will be overwritten, so a response with views of it gets a copy.
         """
     def departed(self, sent: int) -> list[Pending]:
-        """Removes and returns the requests of ``departing`` that ``sent`` bytes of the connection include."""
+        """Removes from ``departing`` the requests that are sent completely once the connection has sent ``sent`` bytes.
+        Returns them.
+        """
     @property
     def is_busy(self) -> bool:
         """True while there are unfinished requests."""

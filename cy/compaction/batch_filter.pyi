@@ -8,7 +8,7 @@ from cy.compaction.offset_map import OffsetMap
 
 @final
 class BatchFilter(Buffer):
-    """Filters batches. It is itself the buffer of the batches and records that stay.
+    """Filters batches. As a buffer, it has the batches and records that stay.
 
     ``last_offsets`` maps a producer id to the last offset of its last data batch. If the producer has written none in
     its epoch, the value is -2 - epoch. ``latest`` is the last offset that the map covers. Times are milliseconds.

@@ -6,10 +6,11 @@ By Kafka's rules, these parts of each batch stay:
   the batch's *delete horizon* (KIP-534). The first pass that meets it sets the horizon to ``now +
   delete.retention.ms``. It sets attribute bit 6, writes the horizon where the base timestamp was, and rewrites the
   records' timestamp deltas accordingly.
-* No record of an aborted transaction.
 * A marker, as long as a batch of its transaction is left. After that it gets a horizon too.
 * The last batch of each producer, without records if none is left: its sequences and epoch are the producer's state.
 * The last batch of each new segment, so that the file shows up to which offset it replaces others.
+
+Records of aborted transactions do not stay.
 
 A batch that keeps everything is copied unchanged. Otherwise the header keeps its base offset, last offset, sequences
 and epoch. Records keep their bytes, since base offset and base timestamp do not change, unless this pass sets the

@@ -20,7 +20,7 @@ class Chunk:
 
 @final
 class Fetched:
-    """What a fetch returned for a partition, and how much of it was taken."""
+    """The fetched batches of a partition, and how much of them was taken."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Fetched:
     batch_epoch: int
     """The leader epoch of the batch that was read last, -1 before the first."""
     size: int
-    """In bytes."""
+    """The size in bytes of what was fetched."""
     is_readable: bool
     """True if it begins with a batch of format 2, or is too short to tell."""
     is_done: bool

@@ -31,7 +31,7 @@ class Columns(NamedTuple):
     header_value: Strings | None
 
 NAMES: frozenset[str]
-"""The size in bytes of the columns; ``headers`` count as three buffers."""
+"""The names of all columns."""
 
 def columns(
     chunks: list[Chunk],
@@ -40,8 +40,8 @@ def columns(
     per_ms: int = 1,
 ) -> Columns:
     """Returns the ``wanted`` columns of the records (default: all). ``allocate(size)`` makes the buffers (default:
-    bytearrays), which may be longer than necessary. Timestamps count ``per_ms`` units per millisecond. Releases the GIL
-    and makes no object per record.
+    bytearrays), which may be longer than necessary. Timestamps are in units of which ``per_ms`` make a millisecond.
+    Releases the GIL and makes no object per record.
 
     Raises ``OverflowError`` if all keys or all values together reach 2 GiB, which 32-bit offsets cannot express.
     """

@@ -17,8 +17,9 @@ cdef class Reader:
         self.failed = failed
 
     cdef object read(self, str topic, int32_t partition, int64_t offset, bytes data):
-        """Deserializes ``data``. Raises the exception that ``failed`` returns. A ``try`` would cost as much as the
-        call."""
+        """Deserializes ``data``. Raises the exception that ``failed`` returns. There is no ``try``, which would cost as
+        much as the call.
+        """
         cdef PyObject *arguments[2]
         cdef PyObject *made
         arguments[0] = <PyObject *>topic

@@ -82,7 +82,9 @@ def check_parameters(callback, str what, str first):
 
 
 cdef tuple parameters(object callback):
-    """Returns names of positional parameters, how many have no default, and if there may be more; None: unknown."""
+    """Returns the names of the positional parameters, how many of these have no default, and whether more are accepted.
+    Returns None if that is unknown.
+    """
     cdef Py_ssize_t given = 0
     by_name = ()
     if isinstance(callback, partial):

@@ -1,4 +1,4 @@
-"""What ``send`` has in place of a value that it was not given."""
+"""The default of ``send`` for a value that the application does not give."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MISSING: Final = Missing()
 
 
 def require_key(key: object) -> None:
-    """Checks the key of a record without a value. Raises TypeError if there is none: nobody means to send a record of
-    nothing without saying so.
+    """Checks the key of a record without a value. Raises TypeError if there is none: an application that wants neither
+    value nor key must say so by value=None.
     """
     if key is None:
         raise TypeError("send needs a value or a key: pass value=None for a record with neither")

@@ -5,7 +5,7 @@ it. The bytes before and after that batch are the *template* of all others. This
 request:
 
     head := int32 length, int16 api key, int16 api version, int32 correlation id, …
-    size := int32, where the version is flexible uvarint of one more
+    size := int32; in a flexible version uvarint of the size + 1
     frame := head size batch tail
 """
 

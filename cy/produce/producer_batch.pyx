@@ -408,7 +408,9 @@ def set_wait_async(function):
 
 
 def how_to_wait(str them):
-    """Returns advice: what this thread can do with one report, or many. It is the error of asyncio.create_task, too."""
+    """Returns advice how this thread can wait for one report, or many. The TypeError of asyncio.create_task shows it,
+    too.
+    """
     try:
         get_running_loop()
     except RuntimeError:

@@ -2,7 +2,7 @@
 
 ``send`` finds the partition's growing batch and writes the record into it. It needs no lock: it holds the GIL, and
 nothing between the check of a batch and the write into it can release that. Allocating a batch may collect garbage and
-so run any code. So it comes before, and the batch is checked again afterwards.
+so run any code. So a batch is allocated first, and the check comes after that.
 
 If the records of a list or a column fill a batch, they get a batch of their own. It is filled without the GIL, so the
 sender can work meanwhile.
@@ -137,7 +137,7 @@ cdef class RecordQueues(SharedQueues):
         return self.add(topic, value, key, partition, timestamp, headers, on_delivery)
 
     def send_later(self, topic, value, key, partition, timestamp, headers, on_delivery):
-        """Sends a record that cannot be appended at once. Each face implements its own wait."""
+        """Sends a record that cannot be appended at once. The blocking and the asyncio producer implement the wait."""
         raise NotImplementedError
 
     cdef DeliveryReport add(

@@ -1,4 +1,4 @@
-"""The cheap coroutine that ``send`` of the asyncio face returns.
+"""The cheap coroutine that ``send`` of the asyncio producer returns.
 
 Most records can be appended at once: then the coroutine ends in its first step, without a Python frame. If a topic is
 unknown, or memory is used up, it continues as ``send_later``. In both cases, nothing is sent before the coroutine runs,
@@ -63,7 +63,7 @@ cdef class SendingQueues(RecordQueues):
         self, topic, value=MISSING, key=None, *, partition=None, timestamp=None, headers=None,
         on_delivery=None,
     ):
-        """Returns a coroutine that sends a record; see the blocking face's ``send``."""
+        """Returns a coroutine that sends a record; see ``send`` of the blocking producer."""
         cdef Sending sending = Sending.__new__(Sending)
         sending.queues = held(self)
         sending.topic = held(topic)
@@ -124,7 +124,7 @@ cdef class Sending:
         return self
 
     def __next__(self):
-        """Runs the next step, for the C code here; Python's ``step`` does the same."""
+        """Runs the next step. Python calls ``step`` instead, which does the same."""
         return self.send(None)
 
     def send(self, value):

@@ -76,7 +76,7 @@ cdef class SendQueue:
     def flush(self, int fd):
         """Sends as much as the socket takes. Returns True if nothing is left. Also returns False after 4 MiB, so that
         other connections get their turn. Raises OSError as send does, and EOFError if a file is shorter than its slice.
-        After that, close the connection.
+        After such an error, close the connection.
         """
         cdef Py_ssize_t count, turn = 0
         while self.items is not None:
