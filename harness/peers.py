@@ -124,9 +124,9 @@ def _fetch(target: Path, pom: Path = HERE / "pom.xml") -> None:
 
 
 def compiled(name: str) -> Path:
-    """The jar of ``harness/java/<name>.java``, compiled when the source is newer than any jar of it.
+    """Returns the jar of ``harness/java/<name>.java``, compiled when the source is newer than any jar of it.
 
-    Several processes may ask at once: the first compiles, the others wait.
+    If several processes call this at once, the first compiles, and the others wait.
 
     Raises:
         PeerError: javac is missing, or found an error.
@@ -172,9 +172,9 @@ def jvm(heap: str = "256m", options: Sequence[str] = SHORT_LIVED, more: Sequence
 
 
 def tool(main_class: str, *arguments: str, heap: str = "256m", archive_to: Path | None = None) -> list[str]:
-    """The command line of one of Kafka's tools, with the class archive that its last run left.
+    """Returns the command line of one of Kafka's tools, which uses the class archive that its last run left.
 
-    ``archive_to``: where to leave one at its end, if there is none yet.
+    ``archive_to``: where this run leaves an archive at its end, if there is none yet.
     """
     archive = _archive(main_class)
     options = [*SHORT_LIVED, "-Xlog:disable", "-Xlog:all=error:stderr"]

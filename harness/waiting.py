@@ -1,4 +1,4 @@
-"""How tests wait: they ask until an answer is there, with a limit."""
+"""The waits of tests: they poll until a condition holds, with a time limit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Found = TypeVar("Found")
 
 
 def until(look: Callable[[], Found | None], what: str, timeout_s: float = 90, pause_s: float = 0.05) -> Found:
-    """Polls until ``look`` returns something true, with a pause after each look. Its failure says ``what`` it waited
-    for.
+    """Polls until ``look`` returns something true, with a pause after each look. If the time is over, the failure names
+    ``what`` it waited for.
     """
     deadline = time.monotonic() + timeout_s
     while not (found := look()):
@@ -21,7 +21,9 @@ def until(look: Callable[[], Found | None], what: str, timeout_s: float = 90, pa
 
 
 def settled(ask: Callable[[], Any], passing: Collection[int], what: str, timeout_s: float = 90) -> Any:
-    """The first reply, or row of one, whose error code is not one of the ``passing`` ones; asks again after a pause."""
+    """Repeats ``ask`` until the error code of its reply is none of ``passing``, with a pause each time. Returns that
+    reply.
+    """
     replies: list[Any] = []
 
     def look() -> bool:

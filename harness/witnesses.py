@@ -1,4 +1,5 @@
-"""Records which clients took part in a test: each reports where it is created, and the report collects them."""
+"""Records which clients took part in a test. Each one calls ``used`` where it is created; the report calls ``taken``.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def complaint(*words: object, code: int = 1, stdin: str | bytes = b"") -> str:
     """Returns the single line that a failing command writes to stderr.
 
     Raises:
-        CommandFailed: it did not fail so, or said more.
+        CommandFailed: its exit code is not ``code``, or it did not write exactly one line.
     """
     ended = _ended([*COMMAND, *map(str, words)], code, stdin, TIMEOUT_S)
     if ended.stderr.count("\n") != 1 or not ended.stderr.startswith("pybroker: "):

@@ -2,7 +2,7 @@
 
 A synchronous ``commit`` of confluent-kafka waits without a limit, and no signal reaches a thread inside it. So it runs
 in a thread of its own here. ``close`` may hang while a rebalance is pending, one time in ten on a loaded machine. The
-rebalance callback then asks librdkafka's main thread for an assignment, but that thread answers no longer. The callback
+rebalance callback then requests an assignment from librdkafka's main thread, which no longer answers. The callback
 holds the interpreter's lock while it waits (2.16). So a consumer unsubscribes first, and gets a callback for that. A
 consumer that its group has evicted (``max.poll.interval.ms``) is never closed; it stays until the process ends.
 """
@@ -36,7 +36,7 @@ def within(timeout_s: float, call: Callable[[], T], what: str) -> T:
     """Calls ``call`` on a thread of its own, and returns its result.
 
     Raises:
-        TimeoutError: it did not end in time; the thread stays in there, alone.
+        TimeoutError: the call did not end in time; its thread continues alone.
     """
     outcome: list[Callable[[], T]] = []
 
@@ -154,7 +154,7 @@ class Deliveries:
 
 
 def send(client: confluent_kafka.Producer, topic: str, value: bytes, **options: object) -> None:
-    """Gives one record to librdkafka. Waits while its queue is full, as it is on a slow machine."""
+    """Gives one record to librdkafka. Waits while librdkafka's queue is full, as on a slow machine."""
 
     def is_taken() -> bool:
         try:

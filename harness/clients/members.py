@@ -1,4 +1,4 @@
-"""A group member that a test drives: the classic protocol, one request at a time."""
+"""A group member that a test drives by the classic protocol, one request at a time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Member:
         return self.leader == self.member_id
 
     def post_join(self, version: int = 7) -> None:
-        """Sends a join, after fetching a member id if one is required. The reply comes when the round ends."""
+        """Sends a join, after fetching a member id if one is required. The reply comes when the rebalance ends."""
         self._send_join(version)
         if version >= 4 and not self.member_id and self.instance_id is None:
             reply = self.wire.reply("JoinGroup", version)

@@ -1,4 +1,4 @@
-"""What tests do to connections, processes and coroutines on purpose.
+"""The faults that tests cause in connections, processes and coroutines.
 
 ``proxy`` loses, delays and cuts messages between a client and a broker. ``network`` cuts machines from each other, in
 namespaces of their own. ``hanging`` makes a process hang, ``cancelling`` cancels a coroutine at its n-th step. Tests of

@@ -15,8 +15,8 @@ Operation = Callable[[], Coroutine[Any, Any, object]]
 def stepping(
     work: Coroutine[Any, Any, Any], at: int, reached: Callable[[], object], is_late: bool = False
 ) -> Generator[Any, Any, Any]:
-    """Does the work. It calls ``reached()`` within step number ``at``, before the wait. ``is_late``: it calls it after
-    the wait, and a cancellation replaces the awaited result.
+    """Runs the coroutine, and calls ``reached()`` at the start of step number ``at``. With ``is_late``, it calls it
+    after the wait at the end of that step, and replaces the awaited result by a cancellation.
     """
     step, value, error = 0, None, None
     while True:
@@ -40,9 +40,9 @@ def stepping(
 async def cancelled_at(
     step: int, operation: Operation, is_late: bool = False, *, may_raise: type[Exception] | tuple[()] = ()
 ) -> tuple[bool, object]:
-    """Whether the operation was cancelled at that step; and what it returned, or raised, unless it was. Raises
-    AssertionError where it hangs, or raises anything else than ``may_raise``. ``is_late``: what it waits for has come
-    by then.
+    """Cancels the operation at that step. Returns whether it has reached the step, and its result or its exception if
+    it was not cancelled. With ``is_late``, the cancellation comes together with the result of the wait. Raises
+    AssertionError if the operation hangs, or raises another exception than ``may_raise``.
     """
     was_reached = False
     task: asyncio.Task[object]

@@ -31,7 +31,7 @@ def hanging(pid: int) -> Iterator[None]:
     """Holds the process until the block ends, from one thread only.
 
     Raises:
-        OSError: it is not there, or not ours.
+        OSError: the process does not exist, or we may not trace it.
     """
     _ptrace(SEIZE, pid)
     _ptrace(INTERRUPT, pid)

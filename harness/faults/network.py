@@ -32,7 +32,7 @@ def _ip(*words: object) -> str:
 
 
 def is_possible() -> bool:
-    """Whether this process can make namespaces and a bridge."""
+    """Returns whether this process can make namespaces and a bridge."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     try:
@@ -89,7 +89,7 @@ class Network:
         return f"{self.bridge}-{machine}"
 
     def _hardware(self, end: object) -> str:
-        """Returns the hardware address of a machine. Both ends of our own have the bridge's."""
+        """Returns the hardware address of a machine. ``CLIENTS`` and ``SERVICES`` both have the bridge's."""
         return f"02:00:00:00:01:{10 + end:02x}" if isinstance(end, int) else "02:00:00:00:01:01"
 
     def __enter__(self) -> Self:

@@ -113,14 +113,14 @@ class FaultProxy:
             link.reset()
 
     def half_close(self, *, client: bool) -> None:
-        """Sends a FIN on every connection to the client, or to the broker. The other direction stays open."""
+        """Sends a FIN on every connection: to the client, or to the broker. The other direction stays open."""
         with self._lock:
             links = list(self._links)
         for link in links:
             link.half_close(link.client if client else link.broker)
 
     def loses(self, api_key: int, correlation_id: int) -> bool:
-        """Whether the rule drops this reply. Links call it, one at a time."""
+        """Returns whether the rule drops this reply. Links call it, one at a time."""
         with self._lock:
             taken = self._rule is not None and self._rule(api_key, correlation_id)
             if taken:

@@ -1,7 +1,7 @@
 """The user as which tests and their processes connect to brokers that only serve SASL_SSL.
 
-Loads and drivers have no settings for a login. So the environment names the user, and processes inherit it. Without it,
-they log in as no user.
+Loads and drivers have no settings for a login. So the environment names the user, and processes inherit it. If the
+environment names none, they do not log in.
 """
 
 from __future__ import annotations

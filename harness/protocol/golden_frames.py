@@ -2,7 +2,7 @@
 
     # Fetch 11                              API and version, for the reader
     > 0000005a0001000b00000005…             the request, a whole frame in hexadecimal
-      6d65…                                 a long frame goes on in the next line
+      6d65…                                 a long frame continues in the next line
     < 000000…                             the answer; missing for a Produce with acks=0
 
 Each client has a file, with its requests in sending order; ``python -m conformance.wire.record`` renews them.

@@ -111,7 +111,7 @@ class Wire:
 
     @classmethod
     def of(cls, connected: socket.socket) -> Self:
-        """Reads frames from an existing socket."""
+        """Returns a client that uses an existing socket."""
         wire = cls.__new__(cls)
         wire._use(connected)
         return wire
@@ -132,7 +132,7 @@ class Wire:
         self.close()
 
     def send(self, data: bytes) -> None:
-        """Raw bytes.
+        """Sends raw bytes.
 
         Raises:
             ConnectionClosed: the broker is gone.
@@ -184,7 +184,7 @@ class Wire:
         return self.reply(name, version)
 
     def closed_by_peer(self, timeout_s: float = 60) -> bool:
-        """Whether the broker closes the connection without a reply in time."""
+        """Returns whether the broker closes the connection without a reply in time."""
         self.socket.settimeout(timeout_s)
         try:
             return self.socket.recv(1) == b""

@@ -40,7 +40,7 @@ class BrokerError(RuntimeError):
 
 
 def _ports() -> Iterator[int]:
-    """Yields the ports of this process. Other workers of pytest have others. The kernel assigns others, from 32768."""
+    """Yields the ports of this process. Other pytest workers, and the kernel (from 32768 on), assign other ports."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     own = range(LOWEST_PORT + worker * PORTS_EACH, LOWEST_PORT + (worker + 1) * PORTS_EACH)
     start = os.getpid() % PORTS_EACH  # another run of pytest begins at another port
@@ -313,7 +313,7 @@ class RealKafka(Broker):
         raise BrokerError(f"Kafka {what}{self._tail()}")
 
     def _serves(self) -> bool:
-        """Whether the broker has joined its own cluster. It prints nothing that says so."""
+        """Returns whether the broker has joined its own cluster. It prints nothing that says so."""
         try:
             with Wire(self.address, 5) as wire:
                 return bool(wire.ask("Metadata", 1, topics=[]).brokers)

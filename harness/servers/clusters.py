@@ -38,7 +38,7 @@ class Partition(NamedTuple):
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process exists and has not ended."""
+    """Returns whether the process exists and has not ended."""
     try:
         return bool(pid) and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -142,12 +142,13 @@ class Brokers(ABC):
         }
 
     def is_in_sync(self, topic: str, without: int | None = None) -> bool:
-        """Whether every replica of every partition is in sync, and every partition has a leader."""
+        """Returns whether every replica of every partition is in sync, and every partition has a leader."""
         found = self.partitions(topic, without).values()
         return bool(found) and all(len(row.isr) == len(row.replicas) and row.leader >= 0 for row in found)
 
     def is_led(self, topic: str) -> bool:
-        """Whether the leader of every partition says so itself. It may learn of its election later than another broker.
+        """Returns whether the leader of each partition itself says that it leads. It may learn of its election later
+        than another broker.
         """
         numbers = defaultdict(list)
         for number, row in self.partitions(topic).items():
@@ -155,7 +156,7 @@ class Brokers(ABC):
         return all(leader >= 0 and self.leads(leader, topic, *numbers[leader]) for leader in numbers)
 
     def leads(self, broker: int, topic: str, *partitions: int) -> bool:
-        """Whether a broker itself says that it leads these partitions."""
+        """Returns whether a broker itself says that it leads these partitions."""
         rows = [{"partition_index": each, "timestamp": -1, "current_leader_epoch": -1} for each in partitions]
         topics = [{"name": topic, "partitions": rows}]
         try:

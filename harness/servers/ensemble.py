@@ -103,7 +103,7 @@ class Server:
         (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
 
     def let_in(self, users: Mapping[str, str]) -> None:
-        """Writes the SASL users with their passwords. They count from the next start."""
+        """Writes the SASL users with their passwords. They take effect with the next start."""
         options = " ".join(f'user_{name}="{password}"' for name, password in users.items())
         self._write(f"{SASL}.DigestLoginModule required {options}")
 
@@ -127,7 +127,7 @@ class Server:
 
     def signal(self, number: int) -> None:
         """Sends a signal, to halt (SIGSTOP) or continue (SIGCONT) the process. After SIGSTOP it waits until all threads
-        have halted, as a thread that runs on another core could still answer.
+        have halted, because a thread that still runs on another core could answer.
         """
         assert self.process is not None
         self.process.send_signal(number)

@@ -34,10 +34,10 @@ def jaas(mechanism: str, **options: str) -> str:
 
 
 class Guarded(Broker):
-    """Listeners that ask for a name: SASL_PLAINTEXT, and SASL_SSL if there is a key store.
+    """Adds listeners with authentication: SASL_PLAINTEXT, and SASL_SSL if there is a key store.
 
-    ``users`` come by PLAIN. SCRAM has those that an administrator stores, and the owners of tokens. OAUTHBEARER is
-    there if the file of public keys (JWKS) is.
+    ``users`` log in by PLAIN. By SCRAM, users with a stored password and owners of delegation tokens log in.
+    OAUTHBEARER is enabled if there is a file of public keys (JWKS).
     """
 
     def __init__(

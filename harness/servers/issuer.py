@@ -40,7 +40,7 @@ class Issuer:
 
 @contextmanager
 def serving() -> Iterator[Issuer]:
-    """Runs an issuer whose endpoint gives each client a token of its client id."""
+    """Runs an issuer whose endpoint gives each client a token for the user that is named like its client id."""
     issuer = Issuer()
 
     class Endpoint(BaseHTTPRequestHandler):

@@ -18,7 +18,7 @@ from harness.servers.clusters import Brokers
 
 
 class Machine(OurBroker):
-    """One broker. ``arguments`` follow its own."""
+    """One broker, with a number and a ZooKeeper. Its first log dir is ``broker-N``."""
 
     def __init__(self, data_dir: Path, number: int, zookeeper: str, disks: int = 1, **config: str) -> None:
         self.log_dirs = [data_dir / f"broker-{number}", *(data_dir / f"disk-{each}" for each in range(1, disks))]
