@@ -241,10 +241,10 @@ def test_case_51_a_client_that_never_reads_uses_bounded_memory_and_does_not_bloc
 
 
 def refused_small(broker: Broker, topic: str, data: bytes, attempts: int = 3) -> tuple[float, int]:
-    """Sends a bomb some times; the answers must be errors.
+    """Sends a bomb several times. Every answer must be an error.
 
-    Returns the least processor time of the broker in seconds, which another's load does not change, and the most memory
-    in KiB.
+    Returns the broker's least CPU time in seconds, because other processes can only lengthen it, and its most memory in
+    KiB.
     """
     times, memory = [], []
     with Wire(broker.address) as wire:

@@ -207,7 +207,7 @@ def main(
 
 
 def origin() -> str:
-    """Says which command measured the figures, on which machine."""
+    """Returns which command measured the figures, on which machine."""
     return f"Measured by `{' '.join(['python -m conformance.bench', *sys.argv[1:]])}` on {report.machine()}."
 
 

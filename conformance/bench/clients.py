@@ -82,7 +82,9 @@ def run(load: Load, bootstrap: str, ca: Path | None = None) -> Sample:
 
 @contextlib.contextmanager
 def served(kind: str, say: Callable[[str], None]) -> Iterator[str]:
-    """The address of a broker of the kind, ``null`` or of ``harness.servers.brokers``, whose topic can be read."""
+    """Yields the address of a broker whose topic can be read. ``kind`` is ``null`` or one of
+    ``harness.servers.brokers``.
+    """
     if kind == NULL:
         with NullBroker(batch_of(SIZE, BATCH_RECORDS), PARTITIONS) as null:
             yield null.bootstrap
@@ -123,8 +125,8 @@ def measure_tls(rounds: int, share: float, only: Collection[str], say: Callable[
 
 
 def _sized(load: Load, share: float, kind: str = OURS) -> Load:
-    """Returns the load with as many records as a consumer can read: the filled topic serves the warm-up, the load, and
-    what is fetched ahead.
+    """Returns the load with at most as many records as a consumer can read. The filled topic must suffice for the
+    warm-up, the load, and the records that are fetched ahead.
     """
     records = max(1_000, int(load.records * share))
     return replace(load, records=records if kind == NULL else min(records, FILLED // 2))

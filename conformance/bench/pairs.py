@@ -57,8 +57,8 @@ class Page:
     pairs: Sequence[Pair]
 
     def loads(self, only: Collection[str]) -> list[Load]:
-        """Returns each load once, with ours right behind the first of theirs in its pairs. ``only`` names cases, theirs
-        or ours; if it is empty, all are returned.
+        """Returns each load once. In its pair, our load comes right after theirs. ``only`` names cases, theirs or ours;
+        if it is empty, all are returned.
         """
         found = [
             load
@@ -71,7 +71,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A load's cost in one round: each figure by its name. ``skipped``: the reason why there is none."""
+    """A load's cost in one round: its figures by their names. ``skipped``: the reason if there are none."""
 
     load: Load
     figures: Mapping[str, float]
@@ -183,7 +183,7 @@ def table(page: Page, samples: Samples) -> str:
 
 
 def _skipped(load: Load, samples: Sequence[Sample]) -> str:
-    """Says in how many rounds a load was skipped, with the reason of the last one."""
+    """Returns the number of rounds in which a load was skipped, and the reason of the last one, as a sentence."""
     reasons = [sample.skipped for sample in samples if sample.skipped]
     rounds = f"in {len(reasons)} of {len(samples)} rounds"
     return f"- {load.worker} `{load.case}` was not measured {rounds}: {reasons[-1].strip().splitlines()[-1]}"

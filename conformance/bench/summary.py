@@ -47,7 +47,8 @@ LINES: Final = (
 
 
 def amount(value: float, unit: str) -> str:
-    """Formats two digits, or all before the point, with a space before a unit that is a word."""
+    """Formats a value with two digits, or with all digits before the point, and a space before a unit that is a word.
+    """
     if unit == "ms" and value >= 1000:
         value, unit = value / 1000, "s"
     digits = f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
@@ -63,7 +64,7 @@ def median(docs: Path, line: Line, broker: str) -> str:
 
 
 def gain(docs: Path, suite: str, pair: Pair) -> float:
-    """Says how many times faster our client or connector is than theirs."""
+    """Returns how many times faster our client or connector is than theirs."""
     samples: pairs.Samples = {}
     for raw in json.loads((docs / f"{suite}.json").read_text(encoding="utf-8")):
         load = Load(**raw["load"])

@@ -32,7 +32,7 @@ class Accepted:
     reason: str
 
     def covers(self, one: Difference) -> bool:
-        """Whether the row covers ``one``, with ours on the left and Kafka on the right."""
+        """Returns whether the row covers ``one``, with ours on the left and Kafka on the right."""
         return (
             self.api in ("*", one.api)
             and self.versions[0] <= one.version <= self.versions[1]

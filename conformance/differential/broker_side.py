@@ -68,7 +68,7 @@ class World:
         return name
 
     def topic(self, which: str) -> str:
-        """The name of a topic: ``a``, ``b``, ``own``, ``none``."""
+        """Returns the full name of a topic that a step calls ``a``, ``b``, ``own`` or ``none``."""
         return f"shared-{which}" if which in SHARED else self.prefix + which
 
     def topic_id(self, which: str) -> uuid.UUID:

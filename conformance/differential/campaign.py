@@ -182,7 +182,7 @@ class Campaign:
             self.tally.findings.append(Finding(seed, number, kind, again, shorter))
 
     def duel(self, steps: Sequence[Step], patience: Patience) -> Found | None:
-        """One run of a sequence under fresh names; accepted differences are counted and end it without a finding."""
+        """Runs a sequence once, under fresh names. It counts accepted differences, and returns None for them."""
         prefix = f"x{next(_run)}-"
         own = any(one.get("topic", "own") == "own" and one.verb in OWN_TOPIC for one in steps)
         worlds = [side.world(prefix, own_topic=own) for side in self.sides]
@@ -218,7 +218,7 @@ def signature(found: Found | None) -> tuple[str, tuple[str, ...]] | None:
 
 
 def grouped(findings: Sequence[Finding]) -> Iterator[tuple[Difference, list[Finding]]]:
-    """Findings of one cause, most frequent first, by the first difference of each."""
+    """Yields the findings grouped by their first difference, the most frequent one first."""
     groups: dict[tuple[str, str, str, str], list[Finding]] = {}
     for one in findings:
         first = one.found.differences[0]

@@ -194,7 +194,7 @@ class Duel:
             time.sleep(0.01)
 
     def _settle(self) -> None:
-        """Returns when no transaction of the sequence waits for markers, or does so in vain."""
+        """Returns when no transaction of the sequence waits for markers, or after a limit."""
         for world in self.sides:
             ids = sorted(world.transactional_ids)
             if not ids:
@@ -209,7 +209,7 @@ class Duel:
 
 
 def _concurrent(value: Any) -> bool:
-    """Whether some error code in a reply is CONCURRENT_TRANSACTIONS."""
+    """Returns whether some error code in a reply is CONCURRENT_TRANSACTIONS."""
     return error_codes.CONCURRENT_TRANSACTIONS in _codes(value)
 
 

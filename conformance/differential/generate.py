@@ -202,9 +202,10 @@ class Idea:
 @dataclass
 class Draft:
     """A sequence in the making. ``modern``: its transactions are of the second protocol (no AddPartitionsToTxn);
-    ``apart``: each actor has a transactional id of its own, else they fence each other. ``topics``: what all consumers
-    subscribe to; if they differed, it would matter which partitions Kafka's hash maps give to whom. ``outside``: some
-    batches belong to no transaction."""
+    ``apart``: each actor has its own transactional id; otherwise the actors fence each other. ``topics``: the topics to
+    which all consumers subscribe. With different topics, the order of Kafka's hash maps would decide who gets which
+    partitions. ``outside``: some batches belong to no transaction.
+    """
 
     random: Random
     kind: str
@@ -281,7 +282,9 @@ def _next(draft: Draft) -> None:
 
 
 def _classic(draft: Draft, actor: int) -> None:
-    """Joins until it is in, syncs, then does what members do; a join of one calls for those of all others."""
+    """Joins until the actor is a member, then syncs, then does what members do. A first join makes all other members
+    join again.
+    """
     idea = draft.ideas[actor]
     if idea.joins < 2 or idea.joined_round < draft.round:
         fresh = idea.joined_round < 0
@@ -310,7 +313,7 @@ def _consumer(draft: Draft, actor: int) -> None:
 
 
 def _member(draft: Draft, actor: int, alive: str) -> None:
-    """What a member of a stable group does."""
+    """Draws an action of a member of a stable group."""
     verb = draft.random.choice((alive, "commit", "commit", "fetch_offsets", "describe_either", "leave_either"))
     idea = draft.ideas[actor]
     if verb == "describe_either":
@@ -344,7 +347,7 @@ def _transactions(draft: Draft, actor: int) -> None:
 
 
 def _exactly_once(draft: Draft, actor: int) -> None:
-    """Offsets within transactions, committed by a member or by a client that is none."""
+    """Draws an action around offsets in a transaction. The client that commits them may be a member of the group or not."""
     idea = draft.ideas[actor]
     if not idea.has_id:
         draft.add(actor, "init")

@@ -34,12 +34,12 @@ def step(actor: int, verb: str, **options: Any) -> Step:
 
 
 def show(steps: Iterable[Step]) -> str:
-    """A sequence as text, a line each."""
+    """Returns a sequence as text, with a line for each step."""
     return "\n".join(str(one) for one in steps)
 
 
 def parse(text: str) -> list[Step]:
-    """The sequence that ``show`` wrote.
+    """Returns the sequence of a text from ``show``.
 
     Raises:
         ValueError: a line is not a step.

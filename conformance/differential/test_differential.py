@@ -21,7 +21,7 @@ SHORT, LONG = 60, 2400
 
 @pytest.fixture(scope="module")
 def sides(broker_kind: type[Broker], data_root: Path) -> Iterator[tuple[Side, Side]]:
-    """The broker under test and the reference."""
+    """Yields the broker under test and the reference."""
     with (
         RealKafka(data_root / "reference", **SETTINGS) as reference,
         BROKERS[broker_kind.name](data_root / "tested", **SETTINGS) as tested,
@@ -31,7 +31,7 @@ def sides(broker_kind: type[Broker], data_root: Path) -> Iterator[tuple[Side, Si
 
 @pytest.fixture(scope="module")
 def guarded_sides(broker_kind: type[Broker], data_root: Path) -> Iterator[tuple[Side, Side]]:
-    """The same with an authorizer on both sides."""
+    """Yields the same with an authorizer on both sides."""
     with (
         guarded_broker(GUARDED["kafka"], data_root / "acls-reference") as reference,
         guarded_broker(GUARDED[broker_kind.name], data_root / "acls-tested") as tested,

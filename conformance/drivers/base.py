@@ -179,7 +179,7 @@ class Producer(Client):
         """Hands a record to the client and does not wait for its ack.
 
         Raises:
-            Fenced, MustAbort, ClientError: what an earlier record met with, where the client says so at once.
+            Fenced, MustAbort, ClientError: the error of an earlier record, if the client raises it here.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Our own client library behind the common interface: its blocking face, by nothing but its public names.
+"""Our own client library behind the common interface: the blocking clients, used only by their public names.
 
 The foreign clients are witnesses, ours is under test. A scenario that they pass and ours fails shows a fault of ours.
 """

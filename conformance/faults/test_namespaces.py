@@ -41,7 +41,7 @@ class Echo:
         return self.process.stdout.readline().strip()
 
     def ask(self, text: str, patience_s: float) -> bool:
-        """Says whether an answer returns."""
+        """Returns whether an answer comes back."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
             here.settimeout(patience_s)
             here.sendto(text.encode(), self.address)

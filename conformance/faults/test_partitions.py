@@ -130,7 +130,7 @@ def test_case_19_a_leader_cut_from_zookeeper_acks_nothing_and_truncates_on_its_r
 
 
 def another_leads(doors: Doors, old: int) -> bool:
-    """Says whether another broker leads: until then, the old leader may ack what the whole ISR has fetched."""
+    """Returns whether another broker leads: until then, the old leader may ack what the whole ISR has fetched."""
     found = doors.leader(without=old)
     return found not in (old, -1) and doors.machines.leads(found, TOPIC, 0)
 

@@ -74,7 +74,7 @@ class Row(NamedTuple):
 
     @property
     def is_shown(self) -> bool:
-        """Says whether every case ran and passed."""
+        """Returns whether every case ran and passed."""
         return bool(self.found) and not self.missing and not self.failed
 
     @property
@@ -152,7 +152,7 @@ def unshown(trials: Mapping[str, Trial], due: Collection[str]) -> list[str]:
 
 
 def summary(trials: Mapping[str, Trial], due: Collection[str]) -> str:
-    """Says how many rows pass, and how many of their cases ran."""
+    """Returns how many rows pass, and how many of their cases ran."""
     all_rows = rows.sentences()
     shown = len(all_rows) - len(unshown(trials, due))
     cases = len(trials.keys() | set(due))
@@ -160,7 +160,7 @@ def summary(trials: Mapping[str, Trial], due: Collection[str]) -> str:
 
 
 def origin(trials: Mapping[str, Trial]) -> str:
-    """Says on which commits the cases ran, and when."""
+    """Returns on which commits the cases ran, and when."""
     commits = Counter(trial.commit for trial in trials.values())
     where = ", ".join(f"{count} on `{name}`" for name, count in commits.items())
     times = sorted(trial.at for trial in trials.values())

@@ -1,4 +1,4 @@
-"""What the tests ask of each client, and how the client reports a refusal."""
+"""The interface of a client that the tests need, and the error by which the client reports a refusal."""
 
 from __future__ import annotations
 

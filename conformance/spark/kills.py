@@ -61,7 +61,7 @@ class Verdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Says whether both the topic and the table hold each number once."""
+        """Returns whether both the topic and the table hold each number once."""
         return self.rows > 0 and not any(self[1:])
 
 

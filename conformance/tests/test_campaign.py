@@ -119,7 +119,7 @@ def test_a_command_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pyt
 
 
 def is_alive(pid: int) -> bool:
-    """Says whether the process exists and is no zombie."""
+    """Returns whether the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -29,7 +29,7 @@ def suites() -> Iterator[tuple[str, Suite]]:
 
 
 def holds(suite: Suite, file: Path) -> bool:
-    """Says whether the suite contains the file's tests."""
+    """Returns whether the suite contains the file's tests."""
     within = {str(path) for path in (file, *file.parents)}
     return bool(within & {*suite.paths}) and not within & {*suite.ignored}
 

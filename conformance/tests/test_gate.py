@@ -24,7 +24,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_left_out(node: ast.AST) -> bool:
-    """Says whether this decorator, or value of ``pytestmark``, puts tests into another tier."""
+    """Returns whether this decorator, or value of ``pytestmark``, puts tests into another tier."""
     return any(isinstance(each, ast.Attribute) and each.attr in (NIGHTLY, CAMPAIGN) for each in ast.walk(node))
 
 
@@ -44,7 +44,7 @@ def of_gate(path: Path, body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def is_of_another_tier(path: Path, node: Function) -> bool:
-    """Says whether a mark, or a fixture that a test or another fixture takes, puts it into another tier."""
+    """Returns whether a mark, or a fixture that a test or another fixture takes, puts it into another tier."""
     marks = [each for each in node.decorator_list if "parametrize" not in ast.unparse(each)]
     if any(map(is_left_out, marks)) or started(path, [], {}):
         return True
@@ -70,7 +70,7 @@ def renamed(module: ast.Module) -> dict[str, str]:
 
 
 def waits(node: ast.AST, names: Mapping[str, str]) -> bool:
-    """Says whether this sleeps for more than 0 s, or sets a timer to a number."""
+    """Returns whether this sleeps for more than 0 s, or sets a timer to a number."""
     if not isinstance(node, ast.Call) or not (given := [*node.args, *(each.value for each in node.keywords)]):
         return False
     name, number = called(node, names), getattr(given[0], "value", None)

@@ -75,7 +75,7 @@ def _kill(trio: Trio, topic: str, number: int) -> tuple[float, float]:
 
 
 def _leads(trio: Trio, topic: str, broker: int) -> bool:
-    """Whether the broker leads a partition. If not, it requests the election of preferred leaders (KIP-460)."""
+    """Returns whether the broker leads a partition. If not, it requests the election of preferred leaders (KIP-460)."""
     if any(row.leader == broker for row in trio.partitions(topic).values()):
         return True
     if trio.is_in_sync(topic):
@@ -109,8 +109,7 @@ def _is_acked(port: int, topic: str, partition: int) -> bool:
 class Stream:
     """Runs librdkafka with default settings: it sends a record to one partition every 2 ms.
 
-    acked_at: when the last ack came. A record counts by when it was handed over, so that an ack that was on its way
-    when the leader died does not.
+    acked_at: when the last ack came.
     """
 
     def __init__(self, bootstrap: str, topic: str, partition: int) -> None:

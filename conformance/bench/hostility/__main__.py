@@ -42,8 +42,8 @@ SMALL_AT_ONCE: Final = 20
 SMALLEST: Final = 16_000
 """Bytes; a refused request is halved down to this size."""
 MOST_MEGABYTES: Final = {"produce zstd": 1.0, "produce gzip": 1.0, "small ones": 5.0}
-"""The megabytes of requests that stay small: one unpacks to 30 GB, and 100,000 small ones keep a thread busy for
-seconds.
+"""The most megabytes of these requests. A larger one would unpack to 30 GB, or 100,000 small ones would keep a thread
+busy for seconds.
 """
 AUTOGROUP: Final = "/proc/{}/autogroup"
 REFUSED: Final = "closed"

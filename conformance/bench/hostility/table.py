@@ -45,7 +45,7 @@ def line(name: str, row: Mapping[str, Any], brokers: int) -> str:
 
 
 def verdict(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Says in a sentence whether the goals are reached, and names the rows that miss them."""
+    """Returns a sentence that tells whether the goals are reached, and names the rows that miss them."""
     missed = [
         name
         for name, row in rows.items()
@@ -56,7 +56,7 @@ def verdict(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def state(ahead: bool) -> str:
-    """Describes the machine's state in a sentence."""
+    """Returns a sentence about the machine's state."""
     load = os.getloadavg()[1]
     first = "; broker and client were scheduled before other processes" if ahead else ""
     return (

@@ -66,7 +66,7 @@ def measure(
 
 
 def hindrance(kind: str, partitions: int) -> str:
-    """Says why this machine cannot run so many partitions, or "": Kafka keeps a file of each one open."""
+    """Returns why this machine cannot run so many partitions, or "": Kafka keeps a file of each one open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if kind == "kafka" and limit != resource.RLIM_INFINITY and partitions + OTHER_FILES > limit:
         return f"a process may open {limit:,} files"

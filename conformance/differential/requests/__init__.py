@@ -18,7 +18,9 @@ VERBS: dict[str, Verb] = {
 
 
 def request_fields(world: World, step: Step) -> dict[str, Any]:
-    """The fields of a step's request; verbs name those of all versions."""
+    """Returns the fields of a step's request. A verb names the fields of all versions; this keeps those of the step's
+    version.
+    """
     verb = VERBS[step.verb]
     struct = message_class(verb.api + "Request")._struct
     return _of_version(struct, verb.build(world, world.actor(step.actor), step), step.version)

@@ -25,7 +25,9 @@ ALL: Fields = {
 
 
 def resource_name(world: World, resource: str, which: str | None) -> str | None:
-    """The name of a resource: ``own``, ``prefix`` (of all names of the sequence), ``*``, or of a topic."""
+    """Returns the full name of a resource that a step calls ``own``, ``prefix`` (of all names of the sequence), ``*``,
+    or as a topic.
+    """
     if which is None or which in ("", "*"):
         return which
     if which == "prefix":
@@ -49,7 +51,7 @@ def create(world: World, actor: Actor, step: Step) -> Fields:
 
 
 def choice(world: World, actor: Actor, step: Step) -> Fields:
-    """The filter of a step. It finds every ACL if there are no options."""
+    """Returns the filter of a step. Without options, it finds every ACL."""
     resource = step.get("resource", "any")
     return {
         "resource_type_filter": AclResource[resource.upper()],

@@ -23,7 +23,8 @@ PROTOCOLS = {
 
 
 def member_id(world: World, actor: Actor, which: str) -> str:
-    """``own``, ``none``, ``unknown`` or ``other``: that of the next actor."""
+    """Returns the member id that a step calls ``own``, ``none``, ``unknown`` or ``other``, which is the other actor's.
+    """
     if which == "other":
         return world.actor(1 - actor.number).member_id or "nobody"
     return {"own": actor.member_id, "none": "", "unknown": "nobody"}[which]
@@ -83,7 +84,7 @@ def sync(world: World, actor: Actor, step: Step) -> Fields:
 
 
 def assignment(world: World, place: int, step: Step) -> bytes:
-    """A ``ConsumerProtocolAssignment`` v0 of one partition, or bytes that are none."""
+    """Returns a ``ConsumerProtocolAssignment`` v0 of one partition, or bytes that are not an assignment."""
     if step.get("nonsense"):
         return b"piece %d" % place
     topic = world.topic("a").encode()

@@ -11,7 +11,7 @@ from conformance.differential.step import Step
 
 
 def identity(world: World, actor: Actor, step: Step) -> tuple[str, int]:
-    """Member id and generation or epoch, of the protocol that the step's ``role`` names."""
+    """Returns the member id, and the generation or epoch, in the protocol that the step's ``role`` names."""
     who, when = step.get("member", "own"), step.get("generation", "own")
     if step.get("role", "classic") == "consumer":
         return consumer.member_id(world, actor, who), consumer.epoch(actor, when)
@@ -19,7 +19,7 @@ def identity(world: World, actor: Actor, step: Step) -> tuple[str, int]:
 
 
 def rows(world: World, step: Step) -> list[dict[str, Any]]:
-    """The partitions that a commit speaks of."""
+    """Returns the rows of the partitions in a commit."""
     partition = {
         "partition_index": step.get("partition", 0),
         "committed_offset": step.get("offset", 1),

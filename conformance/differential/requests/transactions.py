@@ -19,7 +19,7 @@ def transactional_id(world: World, step: Step) -> str | None:
 
 
 def producer(actor: Actor, step: Step) -> tuple[int, int]:
-    """Id and epoch that a step claims."""
+    """Returns the producer id and the epoch that a step claims."""
     shift = {"own": 0, "next": 1, "before": -1}[step.get("epoch", "own")]
     known = {"own": actor.producer_id, "unknown": UNKNOWN_PRODUCER, "none": -1}[step.get("producer", "own")]
     return known, actor.producer_epoch + shift
@@ -45,7 +45,7 @@ def init(world: World, actor: Actor, step: Step) -> Fields:
 
 
 def renewed(world: World, actor: Actor, step: Step, reply: Any) -> None:
-    """A reply that gave a producer id."""
+    """Learns the producer id in the reply."""
     if reply.error_code == 0 and reply.producer_id >= 0:
         if (actor.producer_id, actor.producer_epoch) != (reply.producer_id, reply.producer_epoch):
             actor.sequences.clear()
@@ -144,7 +144,7 @@ def describe(world: World, actor: Actor, step: Step) -> Fields:
 
 
 def list_all(world: World, actor: Actor, step: Step) -> Fields:
-    """``whose``: all, or only those of the actor's own producer id."""
+    """Returns the filter of a list: all transactions, or with ``whose`` only those of the actor's own producer id."""
     return {
         "state_filters": list(step.get("states", ())),
         "producer_id_filters": [actor.producer_id] if step.get("whose") == "own" else [],

@@ -4,7 +4,7 @@ During the faults, writers, readers and committers note what they sent and the a
 more, and each history returns its anomalies. Their names are those of Jepsen's Kafka workload, where it has one.
 
     lost                  acked, and not in the log
-    unseen                a consumer was given it, and it is not in the log
+    unseen                a consumer got it, but it is not in the log
     duplicate             more than once in the log, though it was sent once
     inconsistent offset   acked or consumed at one offset, in the log at another
     reordered             behind a record that its writer sent later
@@ -151,7 +151,7 @@ class Watermark:
 class TopicHistory:
     """The topics that were created and deleted.
 
-    A change that was not answered may have happened or not, but not by half.
+    A change that was not answered may have happened completely or not at all.
     """
 
     def __init__(self) -> None:

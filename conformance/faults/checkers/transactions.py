@@ -89,7 +89,7 @@ class Journal:
             self.transactions[name].outcome = OUTCOMES[word]
 
     def _counts(self, word: str, name: str) -> bool:
-        """Says whether a line counts: a zombie's does only if it ends a request from before the replacement."""
+        """Returns whether a line counts: a zombie's does only if it ends a request from before the replacement."""
         return self.fenced_behind is None or (word == "committed" and self.transactions[name].outcome == UNKNOWN)
 
 

@@ -77,7 +77,7 @@ class ClusterTarget:
         raise ConnectionError(f"no broker knows the coordinator of {key}")
 
     def is_whole(self) -> bool:
-        """Says whether every replica of every partition is in sync."""
+        """Returns whether every replica of every partition is in sync."""
         registered = self.brokers.brokers() == list(self.brokers.ids)
         return registered and all(self.brokers.is_in_sync(topic) for topic in self.everything())
 

@@ -183,7 +183,7 @@ def answered(error_code: int) -> None:
 
 
 def is_listed(wire: Wire, guest: str) -> bool:
-    """Says whether the broker lists an ACL of the guest."""
+    """Returns whether the broker lists an ACL of the guest."""
     reply = wire.ask("DescribeAcls", ACLS_VERSION, **filtered(guest, AclResource.TOPIC, TOPIC))
     assert reply.error_code == 0, reply
     return bool(reply.resources)

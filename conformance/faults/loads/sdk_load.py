@@ -273,7 +273,7 @@ class Streams:
             self._await(lambda now=now: self.acked() > now or self.all_written(), f"an ack after {now}")  # type: ignore[misc]
 
     def all_written(self) -> bool:
-        """Says whether every writer has finished."""
+        """Returns whether every writer has finished."""
         return not any(self.workers[name].alive for name in self.plan.writers)
 
     def pids(self) -> list[int]:

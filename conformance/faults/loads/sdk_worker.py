@@ -141,7 +141,7 @@ class Gate:
         self.open_until = 0
 
     def is_open(self, number: int) -> bool:
-        """Says whether this record may be sent by now."""
+        """Returns whether this record may be sent by now."""
         if number >= self.open_until:
             part = (float(Path(self.options.permit).read_text()) - self.options.begun) / (1 - self.options.begun)
             self.open_until = round(self.options.records * part)
@@ -393,7 +393,7 @@ class Member(Reader):
                 self.log.error(error, "commit")
 
     def _all_committed(self, consumer: Any) -> bool:
-        """Says whether the members of the group have read everything."""
+        """Returns whether the members of the group have read everything."""
         places = self.places()
         try:
             committed, ends = consumer.committed(places), consumer.end_offsets(places)

@@ -307,7 +307,7 @@ class Transactions:
         assert self._has_hung(zombie), f"{role}'s zombie is not told:\n{zombie.trouble()}"
 
     def _has_hung(self, process: Process) -> bool:
-        """Says whether a worker hangs in the call that is known to hang in librdkafka, and reports it with the stack.
+        """Returns whether a worker hangs in the call of librdkafka that is known to hang. Reports that with the stack.
         """
         if process.options.driver != "confluent":
             return False
@@ -370,7 +370,7 @@ class Transactions:
                     self._await(copied, what)
 
     def _is_copied(self, place: Place, count: int) -> bool:
-        """Says whether the concurrent reader has seen this many records in the output."""
+        """Returns whether the concurrent reader has seen this many records in the output."""
         assert self.reader is not None
         self._revive_transformers()
         return len(self.reader.seen[place]) >= count
@@ -387,7 +387,7 @@ class Transactions:
         return self._stable(self.places)
 
     def _stable(self, places: Iterable[Place]) -> bool:
-        """Says whether no transaction is open: the last stable offset equals the high watermark."""
+        """Returns whether no transaction is open: the last stable offset equals the high watermark."""
         return all(end_offset(self.target, place, 0) == end_offset(self.target, place, 1) for place in places)
 
     def _caught_up(self, logs: dict[Place, list[Row]]) -> bool:
@@ -419,5 +419,6 @@ class Transactions:
 
 
 def _met_its_end(zombie: Process, before: Counter[str]) -> bool:
-    """A client that lost its ids to another may report a fence, or just a failure."""
+    """Returns whether the zombie has noticed its end. A client that lost its ids may report a fence, or just a failure.
+    """
     return any(zombie.count(word) > before[word] for word in ENDS)

@@ -56,7 +56,8 @@ class Disks:
 def another_file(path: Path) -> Iterator[Path]:
     """Yields a copy to spoil, which then replaces the file.
 
-    A ``sendfile`` under way sends the file's own pages, and a machine that crashes sends no spoiled bytes.
+    The file itself must not be changed: a ``sendfile`` under way sends the file's own pages, but a crashed machine
+    sends no spoiled bytes.
     """
     copy = path.with_name(f"{path.name}.spoiled")
     shutil.copy2(path, copy)

@@ -113,7 +113,7 @@ class Secured:
         until(are_all_new, "all brokers to show the new certificate", PATIENCE_S)
 
     def is_shown(self, address: tuple[str, int]) -> bool:
-        """Says whether the broker presents the newest certificate on new connections."""
+        """Returns whether the broker presents the newest certificate on new connections."""
         try:
             with (
                 socket.create_connection(address, CONNECT_S) as connected,

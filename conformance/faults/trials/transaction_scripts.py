@@ -50,7 +50,7 @@ class TransactionTrial(Trial):
         self.found += transactions.check(self.told, logs)
 
     def is_stable(self) -> bool:
-        """Says whether the last stable offset of every partition is its high watermark."""
+        """Returns whether the last stable offset of every partition is its high watermark."""
         return all(end_offset(self.target, each, 0) == end_offset(self.target, each, 1) for each in self.places)
 
 

@@ -50,14 +50,14 @@ class Reader:
         self.member.subscribe([place.topic])
 
     def has(self, count: int) -> bool:
-        """Says whether the reader has read this many records, each once, in order."""
+        """Returns whether the reader has read this many records, each once, in order."""
         for record in self.member.poll(0.05):
             assert record.offset == self.read, f"{self.group}: {record} after {self.read} records"
             self.read += 1
         return self.read == count
 
     def holds(self, offset: int) -> bool:
-        """Says whether the broker accepts a commit; a member with a new coordinator may have to rejoin first."""
+        """Returns whether the broker accepts a commit; a member with a new coordinator may have to rejoin first."""
         self.has(offset)
         try:
             self.member.commit({self.place: offset})

@@ -22,7 +22,7 @@ VALUES = [b"%d" % number for number in range(100)]
 
 @pytest.fixture(scope="module")
 def two_down(embedded_cluster: OpenCluster) -> Iterator[OpenCluster]:
-    """Leaves only broker 3 of the replicas of ``one`` and ``two``, which broker 1 led."""
+    """Kills brokers 1 and 2. Topics ``one`` and ``two``, which broker 1 led, then have only the replica on broker 3."""
     embedded = embedded_cluster
     embedded.wait_for(*embedded.ids)
     embedded.place_topic("one", {0: (1, 2, 3)}, min_insync_replicas=1)

@@ -36,7 +36,7 @@ def names(answer: str) -> list[str]:
 
 
 def is_like(row: Any, **expected: Any) -> bool:
-    """Says whether a row has these members; a callable judges its own member."""
+    """Returns whether a row has these members; a callable judges its own member."""
     return all(value(row[key]) if callable(value) else row[key] == value for key, value in expected.items())
 
 

@@ -98,7 +98,7 @@ def _places(cluster: OpenCluster, topic: str) -> Replicas:
 
 
 def _is_throttled(cluster: OpenCluster, topic: str) -> list[bool]:
-    """Says whether broker 2 has a throttle rate as leader, and the topic a list of throttled followers."""
+    """Returns whether broker 2 has a throttle rate as leader, and the topic a list of throttled followers."""
     used("librdkafka")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     asked = {

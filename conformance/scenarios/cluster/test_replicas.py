@@ -40,7 +40,7 @@ def test_s30_s93_a_leader_killed_at_the_worst_moment_loses_only_what_acks_permit
 ) -> None:
     """The followers stand still, the leader acks what it may, and dies; little has been replicated.
 
-    Whether the followers were still in sync is known afterwards; where they were not, it is done once more.
+    Only afterwards is it known whether the followers were still in sync. If they were not, the test tries again.
     """
     deadline = time.monotonic() + PATIENCE_S
     for turn in range(100):

@@ -67,7 +67,7 @@ def whole(*topics: str) -> set[Place]:
 
 
 def shares(members: list[Consumer], places: set[Place]) -> Callable[[], bool]:
-    """Says whether these members hold exactly these partitions, one each."""
+    """Returns whether these members hold exactly these partitions, one each."""
 
     def look() -> bool:
         for member in members:

@@ -214,7 +214,7 @@ def test_s54_the_brokers_assignors_share_evenly_and_follow_the_members(
 
 
 def co_partitioned(share: set[Place]) -> bool:
-    """Says whether a share has the same partitions of each topic."""
+    """Returns whether a share has the same partitions of each topic."""
     by_topic = {topic: {place.partition for place in share if place.topic == topic} for topic, _ in share}
     return len({frozenset(partitions) for partitions in by_topic.values()}) == 1
 
@@ -299,7 +299,7 @@ def test_s57_s60_a_crash_of_the_coordinator_loses_no_commit_and_members_continue
 
 
 def holds(member: Consumer, offset: int) -> bool:
-    """Says whether the broker accepts a commit; a member that the crash removed has to rejoin first."""
+    """Returns whether the broker accepts a commit; a member that the crash removed has to rejoin first."""
     try:
         member.commit({Place("t", 0): offset})
     except CommitRefused:

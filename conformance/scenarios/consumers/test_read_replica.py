@@ -1,5 +1,5 @@
-"""S61 as far as it is the client's part. The client sends ``client.rack``, reads the replica that the leader names, and
-leaves it when it is lost. A group's leader looks at racks. Three brokers of ours, the third in another rack.
+"""The client's part of S61. The client sends ``client.rack``, reads the replica that the leader names, and leaves it
+when it is lost. A group's leader looks at racks. Three brokers of ours, the third in another rack.
 """
 
 from __future__ import annotations

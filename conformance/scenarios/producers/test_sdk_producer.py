@@ -458,7 +458,7 @@ def test_s21_the_client_id_is_what_brokers_see() -> None:
         with Producer(f"127.0.0.1:{listener.getsockname()[1]}", client_id="s21-client") as producer:
 
             def said() -> bool:
-                """Says whether the client has tried to connect; no broker answers it."""
+                """Returns whether the client has tried to connect; no broker answers it."""
                 with pytest.raises(KafkaError):
                     producer.connect(timeout=0.5)
                 return bool(select.select([listener], [], [], 0)[0])
