@@ -25,10 +25,7 @@ class FaultyStorage(Storage):
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
         self.space_left: int | None = None
-        """The number of bytes that can still be written; None: no limit. A write that exceeds it is written in part.
-
-        A write that does not fit is written in part.
-        """
+        """The number of bytes that can still be written; None: no limit. A write that exceeds it is written in part."""
         self.descriptors_left: int | None = None
         """How many more files can be opened; None: no limit."""
         self._failing: dict[str, tuple[int, Condition]] = {}

@@ -52,7 +52,7 @@ def connections_keep_decisions_over_changes() -> list[Patch]:
 
 @in_histories("rights", "let in", "kept out")
 def a_change_is_answered_before_it_counts() -> list[Patch]:
-    """The controller has applied the change, but the asked broker has not received it yet."""
+    """The broker answers once the controller has applied a change, and before the broker itself has received it."""
 
     async def answer_at_once(self: Forwarding, version: int) -> None:
         """Does not wait for the version."""

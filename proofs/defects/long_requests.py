@@ -188,7 +188,7 @@ def a_fetch_of_many_partitions_begins_to_wait_in_one_turn() -> list[Patch]:
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_partitions_takes_several_turns")
 def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
-    """The append that ended the fetch's wait waited meanwhile."""
+    """The append that ended the fetch's wait was held up meanwhile."""
 
     def remove(self: purgatory.Purgatory, waiting: purgatory.Waiting) -> None:
         self._watched -= self._many.pop(waiting, 0)
@@ -201,7 +201,7 @@ def a_fetch_of_many_partitions_ends_its_wait_in_one_turn() -> list[Patch]:
 
 @defect("pybroker/handlers/tests/test_fetch_many.py::test_every_step_of_a_fetch_of_many_partitions_takes_several_turns")
 def a_request_of_many_changes_its_session_in_one_turn() -> list[Patch]:
-    """The request's forgotten partitions did not count when the broker measured its size."""
+    """The broker measured a request's size without its forgotten partitions, so it removed all of them in one turn."""
     return [(fetch, "names_many", lambda request: sum(len(topic.partitions) for topic in request.topics) > 2)]
 
 

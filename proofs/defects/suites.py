@@ -27,7 +27,7 @@ def in_histories(shape: str, *invariants: str, rarely: bool = False) -> Register
 
 
 def in_trial(trial: str, *anomalies: str) -> Register:
-    """The trial finds one of the anomalies."""
+    """Expects that the trial finds one of the anomalies."""
     return defect(f"{TRIALS}[{trial}]", says=_found(anomalies))
 
 

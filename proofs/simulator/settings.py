@@ -50,8 +50,9 @@ RIGHTS_CHANCE = 0.2
 """The share of histories with an authorizer, among those without a room and those of these rooms."""
 RIGHTS_IN = frozenset({"", "topics", "threads"})
 KEEPS_DISKS = frozenset({"power", "disk", "reassign"})
-"""Faults that a history leaves out if the whole store goes back in time, because its replicas must stay where it says.
-Full disks exclude them too: such a loss beside a full disk is one too many.
+"""Faults that a history leaves out if the whole store goes back in time, because the replicas must stay where the
+restored store places them. A history whose disks fill up or are not mounted leaves them out too: both losses together
+are one too many.
 """
 LONG_S = 5.0
 HARMLESS = frozenset({"elect", "clock"})
@@ -72,7 +73,7 @@ GROUPS = {
 AUTHORIZER = {"authorizer.class.name": rights.STANDARD, "super.users": "User:ANONYMOUS"}
 """All clients except the guests may do everything."""
 RARE = {"reassign": 0.15}
-"""A reassignment needs one more broker."""
+"""The chance of faults that are drawn less often than others. A history with reassignments has one more broker."""
 
 
 @dataclass(frozen=True, slots=True)

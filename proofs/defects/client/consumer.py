@@ -21,7 +21,9 @@ def _metadata(self: Membership) -> GroupMetadata:
     "::test_an_evicted_member_keeps_its_identity_until_the_application_polls"
 )
 def a_consumer_tells_who_it_is_now() -> list[Patch]:
-    """An evicted consumer loses its identity: its transaction also commits offsets that others have committed."""
+    """An evicted consumer loses its old identity at once. Its transaction then also commits offsets that the new owners
+    of its partitions have committed.
+    """
     return [(Membership, "metadata", _metadata)]
 
 
@@ -30,7 +32,9 @@ def a_consumer_tells_who_it_is_now() -> list[Patch]:
     "::test_an_evicted_member_keeps_its_identity_until_the_application_polls"
 )
 def a_member_that_was_put_out_joins_again_while_the_application_works() -> list[Patch]:
-    """Without a listener, the positions belong to another assignment than the batch being processed."""
+    """Without a listener, the consumer adopts another assignment while the application still processes a batch. The
+    positions no longer belong to that batch.
+    """
 
     async def lose(self: Membership, partitions: Partitions) -> None:
         if partitions:

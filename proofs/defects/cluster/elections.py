@@ -71,7 +71,9 @@ def believes_every_proposal() -> list[Patch]:
 
 @in_histories("power", *LOGS)
 def forgets_machines() -> list[Patch]:
-    """The controller treats a broker that was absent while its machine came back as one that has lost nothing."""
+    """A machine restarts while its broker is away and loses unsynced data. The controller treats the broker as if it
+    had lost nothing.
+    """
     of = Standing.of
 
     def of_machines(cls: Any, brokers: Any, known: Any, boots: Any) -> Standing:

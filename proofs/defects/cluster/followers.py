@@ -72,7 +72,7 @@ def starts_over() -> list[Patch]:
 
 @in_trial("order", "replicas differ")
 def writes_something_else_as_a_follower() -> list[Patch]:
-    """A follower changes the last byte."""
+    """A follower changes the last byte of what it appends."""
     append = Log._append_run
 
     def append_changed(self: Log, run: Any, data: Any, now_ms: int) -> None:
@@ -85,7 +85,7 @@ def writes_something_else_as_a_follower() -> list[Patch]:
 
 @in_trial("retry", "duplicate", "stuck")
 def forgets_producers_as_a_follower() -> list[Patch]:
-    """When the follower becomes leader, it knows no sequence numbers."""
+    """A follower that becomes leader knows no producer's sequence numbers."""
     append = Log.append_as_follower
 
     def append_and_forget(self: Log, records: Any, leader_epoch: int, now_ms: int) -> Any:

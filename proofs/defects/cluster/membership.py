@@ -90,7 +90,7 @@ def a_broker_joins_again_as_often_as_its_session_has_ended() -> list[Patch]:
 
 @defect("pybroker/cluster/tests/test_following.py::test_a_store_without_a_journal_is_queried_with_growing_pauses")
 def an_empty_store_is_asked_five_times_a_second_for_good() -> list[Patch]:
-    """Each time, the broker reads ten nodes and logs a line."""
+    """Each time the broker asks, it reads ten nodes and logs a line."""
 
     async def pause(self: Following) -> None:
         await asyncio.sleep(PAUSE_S)
@@ -146,7 +146,7 @@ def the_largest_version_is_the_newest() -> list[Patch]:
 
 @defect(BACKUP)
 def a_new_session_goes_on_with_what_was_shown() -> list[Patch]:
-    """Brokers wait for the entry after the last one that they have seen."""
+    """After the restore of a backup, brokers wait for the journal entry after the last one that they have seen."""
 
     async def image_of(self: Membership) -> MetadataImage:
         return await newest(self._store, self._cache.image)

@@ -25,7 +25,7 @@ TESTS = "pybroker/replication/tests"
 @defect(f"{TESTS}/test_leader_session.py::test_a_high_watermark_in_an_ignored_answer_is_sent_again")
 @in_histories("topics", *LOGS, rarely=True)
 def a_high_watermark_is_told_once() -> list[Patch]:
-    """If a follower could not use an answer, it does not learn that high watermark, but only the next one."""
+    """If a follower cannot use an answer, it does not learn the high watermark in it. It learns only the next one."""
     return [(follower_session, "_may_have_missed", lambda before, now: False)]
 
 
@@ -37,7 +37,7 @@ def a_deep_cut_is_read_in_one_turn() -> list[Patch]:
 
 @defect(f"{TESTS}/test_truncation.py::test_deep_truncations_take_turns")
 def one_deep_cut_waits_for_the_other() -> list[Patch]:
-    """A truncation waits until the other one is over, however long that takes."""
+    """A truncation waits until another log's truncation is over, however long that takes."""
     put_off = Source._put_off
 
     def put_first(self: Source, followed: Followed, until_ms: int) -> None:
@@ -126,7 +126,7 @@ def what_a_follower_could_not_sync_is_named() -> list[Patch]:
 
 @defect(f"{TESTS}/test_new_logs.py::test_metadata_do_not_wait_for_new_logs")
 def a_topic_is_answered_for_when_it_has_its_logs() -> list[Patch]:
-    """Creating 5 topics of 1,000 partitions took 1.5 s."""
+    """The broker answers only when the logs exist: creating 5 topics of 1,000 partitions took 1.5 s."""
 
     def make_at_once(self: PartitionTable, topic_id: bytes, index: int) -> None:
         self.new.add(topic_id, index)
@@ -137,7 +137,8 @@ def a_topic_is_answered_for_when_it_has_its_logs() -> list[Patch]:
 
 @defect(f"{TESTS}/test_new_logs.py::test_a_log_that_is_not_made_yet_is_not_lost")
 def a_log_that_is_made_later_is_lost() -> list[Patch]:
-    """The controller gives the partition another leader."""
+    """The broker reports a log that it has not made yet as lost, so the controller gives the partition another leader.
+    """
     return [(PartitionTable, "make_later", lambda self, topic_id, index: self.new.add(topic_id, index))]
 
 

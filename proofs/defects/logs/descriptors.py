@@ -31,7 +31,7 @@ REFUSED = f"{TESTS}::test_an_operation_without_a_free_descriptor_changes_nothing
 
 
 def _reads_in_the_cut() -> Patch:
-    """Reads only after the truncation what nothing can undo any longer."""
+    """Reads producers for the truncation only after the truncation, which cannot be undone."""
     ends_at, can_undo_to = truncation._ends_at, ProducerStates.can_undo_to
 
     def read_and_end(log: Log, offset: int, producers: ProducerStates | None) -> None:

@@ -38,7 +38,9 @@ def _first_dir_wins() -> list[Patch]:
 
 @defect(f"{LOG}/dirs/tests/test_failing_dirs.py::test_a_log_dir_goes_offline_at_once_though_a_checkpoint_write_hangs")
 def a_dir_that_fails_waits_for_its_checkpoint() -> list[Patch]:
-    """Both shared one lock: a disk that hung in a sync blocked the event loop."""
+    """The failure of a dir and the write of its checkpoint shared a lock. A disk that hung in a sync thus blocked the
+    event loop.
+    """
     fail = LogDir.fail
 
     def after_the_checkpoint(self: LogDir, error: OSError, doing: str) -> Any:

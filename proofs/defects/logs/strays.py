@@ -50,7 +50,7 @@ def logs_of_missing_topics_are_deleted() -> list[Patch]:
 @defect("pybroker/replication/tests/test_strays.py::test_a_new_topic_begins_empty_beside_the_stray_of_its_name")
 @in_histories("restored store", "kept")
 def a_new_topic_of_a_name_deletes_the_log_of_the_old_one() -> list[Patch]:
-    """An auto-created topic did so after the store was lost."""
+    """After the store was lost, an auto-created topic deleted the log of the old topic of its name."""
 
     def delete(self: Placement, reasons: dict[Log, str]) -> None:
         self._logs.delete_all(list(reasons))
@@ -95,7 +95,7 @@ def a_configuration_that_cannot_be_read_is_an_empty_one() -> list[Patch]:
 
 @defect("pybroker/cluster/nodes/tests/test_unreadable_configs.py")
 def a_retention_without_meaning_is_the_default_one() -> list[Patch]:
-    """A person had set that value in the store."""
+    """A person had set the topic's retention in the store to a value without meaning."""
     return [(sys.modules[topic_config.__module__], "_DELETING", ())]
 
 
@@ -139,7 +139,9 @@ def a_mount_point_without_its_disk_is_a_new_log_dir() -> list[Patch]:
 
 @defect("pybroker/tests/several_brokers/test_missing_directory.py::test_partitions_of_a_missing_disk_are_offline_until_it_is_back")
 def a_replica_that_waits_for_its_disk_is_made_anew_when_the_metadata_change() -> list[Patch]:
-    """The election that its offline disk caused did so."""
+    """The offline disk caused an election. After that change of metadata, the broker made a new, empty log for the
+    replica.
+    """
     must_wait = PartitionTable.must_wait
 
     def at_the_start(self: PartitionTable, topic: TopicImage, image: PartitionImage, *, is_start: bool) -> bool:

@@ -85,7 +85,7 @@ class Reader:
 
 
 def visible(batches: Iterable[bytes]) -> list[Read]:
-    """Yields the committed records of a log in order, by its markers alone."""
+    """Returns the committed records of a log in order, by its markers alone."""
     found: list[Read] = []
     pending: dict[int, list[Read]] = {}
     for data in batches:

@@ -137,7 +137,7 @@ class Faults:
         self._lose(self.some_broker(), loses_disk=True)
 
     def _lose(self, node_id: int, *, loses_disk: bool) -> None:
-        """Cuts the power, except on a machine whose records no other machine need have."""
+        """Cuts the power of a machine, unless it may be the only one with some records that must stay."""
         oracle = self.cluster.watcher
         unprotected = oracle.unprotected(node_id)
         if oracle.keeping.guards(node_id) or (unprotected and (loses_disk or not self.settings.flush_acks)):

@@ -191,7 +191,7 @@ class Cluster:
         return process if process is not None and process.broker is not None and process.broker.is_serving else None
 
     def is_machine_up(self, place: int) -> bool:
-        """Whether anything answers at that place."""
+        """Returns whether anything answers at that place."""
         machine = self.machines.get(place)
         return machine is None or machine.is_up
 

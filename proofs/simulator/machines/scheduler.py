@@ -49,7 +49,7 @@ class Handle:
         self._is_cancelled = True
 
     def cancelled(self) -> bool:
-        """Whether ``cancel`` was called."""
+        """Returns whether ``cancel`` was called."""
         return self._is_cancelled
 
     def when(self) -> float:
@@ -283,11 +283,11 @@ class ProcessLoop:
         return False
 
     def is_running(self) -> bool:
-        """Whether the process has not been killed."""
+        """Returns whether the process has not been killed."""
         return not self.is_dead
 
     def is_closed(self) -> bool:
-        """Whether the process has been killed."""
+        """Returns whether the process has been killed."""
         return self.is_dead
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -199,7 +199,7 @@ class SimulatedStore:
         self._clients[self._session] = client
 
     def owns(self, session: int) -> bool:
-        """Whether the session is alive."""
+        """Returns whether the session is alive."""
         return session in self._clients
 
     def perform(self, operations: Sequence[Operation], session: int) -> list[OperationResult]:

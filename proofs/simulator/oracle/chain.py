@@ -44,7 +44,7 @@ class Chain:
         return self.digests[count - 1] if self.ends[count - 1] == offset else None
 
     def agrees(self, other: Chain, offset: int) -> bool:
-        """Whether both are identical below the offset, which both have."""
+        """Returns whether both are identical below the offset, which both have."""
         mine = self.digest_at(offset)
         return mine is not None and mine == other.digest_at(offset)
 

@@ -72,7 +72,7 @@ class History:
         self.refused: dict[bytes, Guest] = {}
         """Values that brokers have refused, because their writer had no right."""
         self.is_over: Callable[[TopicPartition], bool] = lambda tp: False
-        """Whether nobody needs to write there any longer."""
+        """Tells whether clients need not be able to write to a partition any longer."""
         self._producers = MAX_KNOWN_ID
 
     def new_producer(self) -> int:

@@ -70,17 +70,19 @@ class Keeping:
                 self.estranged[key] = tuple(id for id in self.estranged[key] if id in (*state.isr, *state.elr))
 
     def is_hopeless(self, tp: TopicPartition) -> bool:
-        """Whether nobody needs to be able to write there any longer."""
+        """Returns whether clients need not be able to write to this partition any longer."""
         return self.is_adrift or any(real(key) == tp for key in self.estranged)
 
     def lost(self, node_id: int) -> None:
-        """Notes that a machine has lost its unsynced data, so that it need not have those records."""
+        """Notes that a machine has lost its unsynced data. It need not have those records any longer."""
         self._excused.update(place for place in self.oracle.chains if place[0] == node_id)
         for key, holders in self.estranged.items():
             self.estranged[key] = tuple(id for id in holders if id != node_id)
 
     def guards(self, node_id: int) -> bool:
-        """Whether that machine is the last one with records whose place nobody can read."""
+        """Returns whether the machine may be the last one with the records of a partition whose nodes are gone or
+        unreadable.
+        """
         return self.is_adrift or any(holders == (node_id,) for holders in self.estranged.values())
 
     def _removed(self, machine: Machine, path: str) -> None:

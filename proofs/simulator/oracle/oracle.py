@@ -139,7 +139,7 @@ class Oracle:
                     self._read_topic(path[len(_TOPICS) :])
 
     def _read_topic(self, name: str) -> None:
-        """Whether a topic's own node exists and can be read."""
+        """Notes that a topic's partitions are gone, if the topic's own node is missing or unreadable."""
         if self._decoded(name) is None:
             for tp in [tp for tp in self.authority if real(tp).topic == name]:
                 self._gone(tp)
@@ -177,16 +177,16 @@ class Oracle:
             self.cluster.note(f"{tp}: is estranged; brokers {list(holders)} have all of it")
 
     def drift(self) -> None:
-        """Notes that the store was replaced. From now on only acknowledged records count, and only that disks keep
-        them.
+        """Notes that the store was replaced. From now on, the oracle only demands that the disks keep the acknowledged
+        records.
         """
         self.keeping.is_adrift = True
         self.authority.clear()
         self._elected.clear()
 
     def would_be_safe(self, tree: Tree) -> bool:
-        """Returns whether all replicas that are in sync in that tree have everything. A backup does not show which ones
-        have left the ISR since.
+        """Returns whether all replicas that are in sync in that tree have everything. A backup does not show which
+        replicas have left the ISR since.
         """
         for path, node in tree.nodes.items():
             if path.startswith(_TOPICS) and path.endswith("/state"):

@@ -51,11 +51,11 @@ class Guest:
         self.is_certain = self.is_certain and self.step != Step.GRANTING
 
     def must_be_refused(self, broker: int) -> bool:
-        """Whether the broker must refuse the guest's requests now."""
+        """Returns whether the broker must refuse the guest's requests now."""
         return self.step == Step.NEW or (self.step == Step.REVOKED and self.is_certain and self._knows(broker))
 
     def must_be_served(self, broker: int) -> bool:
-        """Whether the broker must not refuse the guest for a lack of rights."""
+        """Returns whether the broker must not refuse the guest for a lack of rights."""
         return self.step == Step.GRANTED and self._knows(broker)
 
     def _knows(self, broker: int) -> bool:

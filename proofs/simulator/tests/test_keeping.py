@@ -46,7 +46,7 @@ def world_with(committed: bytes) -> tuple[World, TopicPartition]:
 
 
 def is_allowed(removed: str, folders: dict[str, bytes], committed: bytes) -> bool:
-    """Whether the oracle permits the removal of a folder."""
+    """Returns whether the oracle permits the removal of a folder."""
     world, _ = world_with(committed)
     oracle, machine = world.oracle, world.cluster.add_machine(1)
     oracle.keeping.watch(machine)
