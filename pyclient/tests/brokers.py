@@ -1,7 +1,7 @@
 """A broker for tests: ours, or with --broker=kafka a real Kafka; one per session.
 
-A test module takes it by ``from pyclient.tests.brokers import broker  # noqa: F401``, or its room's
-conftest does. Tests of the client need a broker, which is above it: this module alone takes the conformance suite's.
+A test module takes it by ``from pyclient.tests.brokers import broker  # noqa: F401``, or its room's conftest does.
+Tests of the client need a broker, which is on a floor above: this module takes it from the harness.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def kind(config: pytest.Config) -> type[Broker]:
 
 @pytest.fixture(scope="session")
 def broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A running broker; ``broker.bootstrap`` is its address."""
+    """Yields a running broker. ``broker.bootstrap`` is its address."""
     folder: Path = tmp_path_factory.mktemp("pyclient")
     running = kind(pytestconfig)(folder / "data")
     running.config |= QUICK
@@ -45,5 +45,5 @@ def broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 
 
 def unique(stem: str) -> str:
-    """A name that no other test uses."""
+    """Returns a name that no other test uses."""
     return f"{stem}-{os.getpid()}-{next(_number)}"

@@ -26,13 +26,13 @@ def _run(config: pytest.Config, folder: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def own_broker(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Broker]:
-    """A broker that the test may disturb."""
+    """Yields a broker that the test may disturb."""
     yield from _run(pytestconfig, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def paused_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that a test may stop by SIGSTOP, and continue when it leaves."""
+    """Yields a broker that a test may halt by SIGSTOP and must continue at its end."""
     yield from _run(pytestconfig, tmp_path_factory.mktemp("paused"))
 
 
@@ -62,7 +62,7 @@ def new_topic(admin: Admin) -> NewTopic:
 
 @pytest.fixture
 def topic(new_topic: NewTopic) -> str:
-    """A topic of one partition."""
+    """Creates a topic of one partition."""
     return new_topic()
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the SDK do again and again. Waiting polls, with a deadline that no quiet machine needs."""
+"""Helpers of the SDK's tests. Waits poll, with a deadline that only a very busy machine reaches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOON_S = 0.1
 
 
 def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
-    """What ``condition`` returns once it is true."""
+    """Polls until ``condition`` returns something true, and returns that."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what} did not come true"
@@ -45,7 +45,7 @@ def answered(ask: Callable[[], T], holds: Callable[[T], object] = bool) -> T:
 
 
 def in_time(work: Callable[[], Any]) -> Any:
-    """What the work returns, or the error that ends it, in a thread of its own; it must end."""
+    """Runs the work in its own thread, which must end in time. Returns the result, or the error that ended it."""
     told: list[Any] = []
 
     def call() -> None:
@@ -80,7 +80,7 @@ def take(consumer: Consumer, count: int) -> list[Record]:
 
 
 def read_all(bootstrap: str, topic: str, partitions: int = 1, **settings: Any) -> list[Record]:
-    """All records of a topic, as they are now."""
+    """Returns all records that a topic has now."""
     with Consumer(bootstrap, **settings) as consumer:
         places = [TopicPartition(topic, number) for number in range(partitions)]
         ends = consumer.end_offsets(places)

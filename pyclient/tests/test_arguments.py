@@ -24,7 +24,7 @@ SENDS = (
 
 @pytest.fixture
 def nowhere():
-    """A producer whose waits would take a minute."""
+    """Yields a producer whose waits would take a minute."""
     with Producer(NOWHERE) as made:
         yield made
 
@@ -161,7 +161,7 @@ def test_a_single_partition_in_place_of_a_list_is_refused(ask, given):
 
 
 class Listening(RebalanceListener):
-    """Hears of nothing: it is only passed."""
+    """A listener that is only passed and never called."""
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_listener_may_be_a_class_whose_methods_need_no_instance():
     class Static:
         @staticmethod
         def on_partitions_assigned(partitions):
-            """Would be called."""
+            """Would be called by a consumer."""
 
     Consumer(NOWHERE, topics="t", listener=Static).close()  # type: ignore[arg-type]
 

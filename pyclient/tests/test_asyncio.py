@@ -1,4 +1,4 @@
-"""The asyncio face: the same names, on the running loop."""
+"""The asyncio interface: the same names, on the running loop."""
 
 from __future__ import annotations
 

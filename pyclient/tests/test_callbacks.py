@@ -57,7 +57,7 @@ def test_on_commit_may_raise_anything(broker, topic, group, error):
 
 
 def test_sys_exit_in_a_callback_ends_the_event_loop_of_the_application(broker, topic):
-    """As in asyncio. The producer finishes its work in that iteration first."""
+    """asyncio's own callbacks do so, too. The producer finishes its work in that iteration first."""
 
     async def work():
         async with aio.Producer(broker.bootstrap) as producer:
@@ -115,7 +115,9 @@ def test_a_logging_handler_may_send_records(monkeypatch):
 
 
 def closed_by(client, call):
-    """What ``client.close()`` raises in the callback that ``call`` gets; then this thread closes the client."""
+    """Returns the error that ``client.close()`` raises in the callback passed to ``call``. Then this thread closes the
+    client.
+    """
     told, called = [], threading.Event()
 
     def close(*_):

@@ -17,7 +17,7 @@ def delete(admin, topic):
 
 
 def ask_for_others(client, admin):
-    """Returns when the client has refreshed the metadata of its topics: it sees that another topic has grown."""
+    """Waits until the client has refreshed the metadata of its topics, which shows in the growth of another topic."""
     other = unique("other")
     admin.create_topics(other, num_partitions=1, replication_factor=1)
     until(lambda: other in admin.list_topics(), "the creation")

@@ -1,4 +1,4 @@
-"""What ``import pyclient`` offers."""
+"""The names that ``import pyclient`` offers."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_a_result_method_of_another_client_is_answered_with_its_name_here(given,
 
 
 SINCE_3_14 = "Did you mean to use"
-"""Python 3.14 says itself which statement the class supports."""
+"""A part of Python 3.14's own error, which names the statement that the class supports."""
 
 
 @pytest.mark.parametrize("name", ["Consumer", "Producer", "Admin"])

@@ -1,6 +1,6 @@
-"""The times that an application gives are kept where a broker is stopped, or dead.
+"""Calls keep the timeouts that an application gives, even if the broker is halted or dead.
 
-All other times are so long that a test which waited for them would not end.
+All other timeouts are so long that a test that waited for one of them would not end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ENDLESS = {"request_timeout_ms": 3_600_000, "default_api_timeout_ms": 3_600_000}
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """The process stands still within it."""
+    """Halts the process inside the block."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -34,7 +34,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 @pytest.fixture
 def place(paused_broker) -> TopicPartition:
-    """A partition with a record."""
+    """Creates a partition with a record."""
     name = unique("late")
     with Producer(paused_broker.bootstrap) as producer:
         producer.send(name, b"0").result(PATIENCE_S)
@@ -46,7 +46,7 @@ def reader(bootstrap: str, **settings: object) -> Consumer:
 
 
 def closed_with(caplog: pytest.LogCaptureFixture) -> str:
-    """The one thing that was logged of a close."""
+    """Returns the only line that a close has logged."""
     (told,) = [record.getMessage() for record in caplog.records if "closed" in record.getMessage()]
     return told
 

@@ -1,4 +1,4 @@
-"""What happens around the client: signals, forks, brokers that are not there, pickles, logs."""
+"""Events outside the client: signals, forks, missing brokers, pickles, logs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_wakeup_works_from_a_signal_handler(broker, topic):
 
 
 def in_child(work):
-    """What ``work()`` returns, as text, in a forked child; the child ends at once."""
+    """Runs ``work()`` in a forked child, which then ends at once. Returns the result as text."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -32,14 +32,14 @@ class OfOne:
 
 
 class KafkaPythons:
-    """kafka-python's interface of a serializer."""
+    """A serializer with kafka-python's interface."""
 
     def serialize(self, topic, value):
         return f"{topic}:{value}".encode()
 
 
 class Confluents:
-    """confluent-kafka's interface of a serializer."""
+    """A serializer with confluent-kafka's interface."""
 
     def __call__(self, obj, ctx):
         return b""

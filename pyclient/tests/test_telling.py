@@ -1,4 +1,6 @@
-"""What clients say of themselves: in a log of level DEBUG, in a notebook, by numbers, and of what cannot be shown."""
+"""What clients report about themselves: in DEBUG logs, in a notebook and as metrics, and how they show values that
+cannot be shown.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 def told(caplog, *parts):
-    """Whether one log line contains all of these texts."""
+    """Returns whether one log line contains all of these texts."""
     return any(all(part in line for part in parts) for line in caplog.messages)
 
 

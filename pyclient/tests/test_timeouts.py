@@ -1,4 +1,4 @@
-"""A timeout that is text or a timedelta is refused by its name, before anything waits or is sent."""
+"""A timeout that is text or a timedelta is refused with an error that names it, before anything waits or is sent."""
 
 from __future__ import annotations
 

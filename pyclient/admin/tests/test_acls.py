@@ -34,7 +34,7 @@ Created = CreateAcls.Response.AclCreationResult
 
 
 def described(*acls):
-    """The broker's answer."""
+    """Returns the broker's answer."""
     row = DescribeAcls.Response.AclDescription
     resources = [
         Described(
@@ -56,7 +56,7 @@ def described(*acls):
 
 
 def matching(acl, **more):
-    """An ACL that was deleted."""
+    """Returns the row of an ACL that was deleted."""
     pattern, entry = acl
     return Matching(
         resource_type=pattern.resource_type,

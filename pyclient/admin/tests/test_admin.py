@@ -41,7 +41,7 @@ from pyclient.tests.support import until
 
 OF_T = ConfigResource(ResourceType.TOPIC, "t")
 NOW_MS = int(time.time() * 1000) - 60_000
-"""Records are as old as that: young enough for retention."""
+"""The timestamp of records, which is late enough that retention keeps them."""
 
 
 def seen(ask: Callable[[], Any]) -> Any:

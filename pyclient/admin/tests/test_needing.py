@@ -24,7 +24,9 @@ WITHOUT = {
     *("list_topics", "list_groups", "list_consumer_groups", "list_transactions"),
     *("create_delegation_token", "renew_delegation_token", "expire_delegation_token", "describe_delegation_tokens"),
 }
-"""Methods that are never refused in this way. What one may not see is left out, and tokens have their own errors."""
+"""Methods that are never refused in this way. Brokers leave out what a user may not see, and tokens have their own
+errors.
+"""
 
 
 def test_each_method_declares_the_rights_that_it_needs() -> None:

@@ -20,7 +20,7 @@ AlteredName = AlterClientQuotas.Response.EntityData
 
 
 def altered(entity, code=0):
-    """A row of the broker's answer."""
+    """Returns a row of the broker's answer."""
     names = [AlteredName(entity_type=kind, entity_name=name or None) for kind, name in entity.names.items()]
     return Altered(entity=names[::-1], error_code=code, error_message="no" if code else None)
 

@@ -58,7 +58,9 @@ def with_admin(test):
 
 
 def offsets(errors: dict[int, list[int]]):
-    """Answers ListOffsets: for each partition the errors in turn, then offset 10 + partition."""
+    """Returns a handler of ListOffsets. It answers each partition with the errors in turn, then with offset 10 +
+    partition.
+    """
     kind = ListOffsets.Response
 
     def row(number: int) -> ListOffsets.Response.ListOffsetsPartitionResponse:
@@ -80,7 +82,7 @@ def offsets(errors: dict[int, list[int]]):
 
 
 def coordinator(broker: ScriptedBroker):
-    """Answers FindCoordinator: the broker itself, in every version."""
+    """Returns a handler of FindCoordinator, which answers with the broker itself, in every version."""
     kind = FindCoordinator.Response
 
     def answer(request: FindCoordinator.Request, version: int) -> FindCoordinator.Response:
@@ -94,7 +96,7 @@ def coordinator(broker: ScriptedBroker):
 
 
 def pages(request: DescribeTopicPartitions.Request, version: int) -> DescribeTopicPartitions.Response:
-    """Returns a handler that describes topics of three partitions each, two topics a page."""
+    """Handles a request for topics of three partitions each: a page has at most two partitions of the first topic."""
     kind = DescribeTopicPartitions.Response
     first = 0 if request.cursor is None else request.cursor.partition_index
     rows = [

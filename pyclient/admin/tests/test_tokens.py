@@ -30,7 +30,7 @@ Renewer = DescribeDelegationToken.Response.DescribedDelegationTokenRenewer
 
 
 def created(request, version):
-    """The broker's answer."""
+    """Returns the broker's answer."""
     requester = {"token_requester_principal_type": "User", "token_requester_principal_name": "admin"}
     return CreateDelegationToken.Response(
         principal_type="User",

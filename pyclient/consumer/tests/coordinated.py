@@ -14,7 +14,7 @@ from pyclient.protocol.apis import Api
 
 
 class Coordinated(Client):
-    """A client whose coordinator is ``answers``: by API what makes the response."""
+    """A client with a scripted coordinator. ``answers``: by API, the function that makes the response."""
 
     def __init__(self, config: Config, answers: dict[Api, Callable[[Any], Any]]) -> None:
         super().__init__(config, loop=asyncio.get_running_loop())

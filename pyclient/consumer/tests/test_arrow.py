@@ -100,7 +100,7 @@ def test_a_time_too_large_for_microseconds_is_clamped() -> None:
 
 
 def with_headers(*rows: list[tuple[bytes, bytes | None]]) -> list[Chunk]:
-    """Records whose names of headers are any bytes, as other clients may send them."""
+    """Returns records whose header names are arbitrary bytes, as other clients may send them."""
     names = {f"h{number}": name for number, (name, _) in enumerate(pair for row in rows for pair in row)}
     stand_ins = iter(names)
     builder = Builder()

@@ -1,8 +1,7 @@
 """The assignors against Kafka's own, in one JVM (AssignorWitness.java): the same partitions for each member.
 
-Histories of groups, from a seed: members join, leave, read other topics; topics come and grow; a
-member tells an old generation, or claims what is another's. Each generation starts from what the
-last one gave.
+Histories of groups, from a seed: members join, leave, read other topics; topics come and grow; a member names an old
+generation, or claims another member's partitions. Each generation starts from the last assignment.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Told = dict[str, tuple[tuple[TopicPartition, ...], int]]
 
 
 def asked(name: str, counts: dict[str, int], members: list[Member], racks: Places) -> str:
-    """A line for the witness."""
+    """Returns a line for the witness."""
     places = {
         topic: [sorted(racks[TopicPartition(topic, number)]) for number in range(count)]
         for topic, count in counts.items()
@@ -54,7 +53,7 @@ def asked(name: str, counts: dict[str, int], members: list[Member], racks: Place
 
 
 class History:
-    """A group that lives: ``members`` is what its leader sees, ``passed`` what became of it."""
+    """A group over many generations. ``members`` is what its leader sees; ``passed`` makes the next change."""
 
     def __init__(self, source: random.Random) -> None:
         self.source = source
@@ -83,7 +82,7 @@ class History:
         self.racks[name] = self.source.choice((*RACKS, "", None)) if self.has_racks else None
 
     def places(self) -> Places:
-        """The racks of all partitions; a replica's may move."""
+        """Returns the racks of all partitions. A replica may have moved to another rack."""
         for topic, count in self.counts.items():
             for number in range(count):
                 tp = TopicPartition(topic, number)
@@ -102,7 +101,7 @@ class History:
         return found
 
     def passed(self, assigned: Assignment) -> None:
-        """The assignment was made; then something happens."""
+        """Notes the assignment, then changes the group or the topics."""
         self.generation += 1
         for name, partitions in assigned.items():
             if self.source.random() < 0.93 or name not in self.told:  # else it missed the rebalance
@@ -160,9 +159,11 @@ def witness() -> Iterator[Witness]:
 
 
 def is_owed(answer: Any, members: list[Member]) -> bool:
-    """Whether Kafka has no answer to compare with: none at all, or partitions go to members that do not read them.
+    """Returns whether Kafka has no valid answer: none at all, or one that assigns partitions to members that do not
+    read them.
 
-    They do, at the end or on the way, where a member had them in an earlier generation and has left their topic.
+    Kafka does so, at least in between, if a member had the partitions in an earlier generation and has left their
+    topic.
     """
     last = max(member.generation for member in members)
     old = (member for member in members if member.generation < last)
@@ -170,7 +171,7 @@ def is_owed(answer: Any, members: list[Member]) -> bool:
 
 
 def same(witness: Witness, name: str, histories: int, generations: int) -> int:
-    """Compares; returns how many answers Kafka owes."""
+    """Compares the answers. Returns how many answers of Kafka are not valid."""
     owed = 0
     for number in range(histories):
         history = History(random.Random(f"{SEED}-{name}-{number}"))

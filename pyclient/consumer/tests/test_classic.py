@@ -33,7 +33,7 @@ def settings(assignor: str = "range") -> Any:
 
 
 class Group:
-    """A group of one, whose member's generations count up; ``beat`` is the error of heartbeats, once."""
+    """A group with one member. Its generations count up. ``beat`` is the error of the next heartbeat."""
 
     def __init__(self, assignor: str = "range") -> None:
         self.assignor = assignor
@@ -76,7 +76,7 @@ class Group:
         return lambda: self.generation == generation and PLACE in self.subscription.states
 
     async def rebalanced(self) -> list[str]:
-        """What the listener hears of an ordinary rebalance."""
+        """Returns the listener's calls in an ordinary rebalance."""
         self.application.told.clear()
         self.beat = REBALANCE_IN_PROGRESS
         await self.until(lambda: self.application.told[-1:] == [ASSIGNED])

@@ -28,7 +28,7 @@ class Listener:
 
 
 async def reader_of(broker: ScriptedBroker, **options: object) -> aio.Consumer:
-    """A member of a group that has processed five records, which the group does not know yet."""
+    """Returns a member of a group that has processed five records and not committed them yet."""
     consumer = aio.Consumer(broker.address, group_id="g", auto_commit_interval_ms=3_600_000, **options)
     await consumer.connect()
     core = consumer._core

@@ -31,9 +31,10 @@ SETTINGS = {"group.id": "g", "retry.backoff.ms": 20, "retry.backoff.max.ms": 20,
 
 
 class Member(ConsumerCore):
-    """A consumer in generation 5 that has t-0 and t-1. Its coordinator answers commits by ``codes``, then by 0, and has
-    ``sent`` as (offset, generation); it is found after ``lookups`` turns of the loop, each once. A task that waits for
-    ``answered`` goes on before the refused commit is sent again.
+    """A consumer in generation 5 that has t-0 and t-1. Its coordinator answers commits with ``codes``, then with 0, and
+    notes them in ``sent`` as (offset, generation). The look-ups of the coordinator take the numbers of turns in
+    ``lookups``, one after the other. A task that waits for ``answered`` goes on before the refused commit is sent
+    again.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -177,7 +178,7 @@ async def test_a_background_commit_does_not_overtake_one_of_the_application(grou
 
 
 class Silent:
-    """A coordinator whose answers are ``response``."""
+    """A coordinator that always answers with ``response``."""
 
     rights = Rights(None, CONSUMING)
 
@@ -188,7 +189,7 @@ class Silent:
         return 1
 
     def coordinator_lost(self, *_: Any) -> None:
-        """It is looked for again."""
+        """Makes the next commit look the coordinator up again."""
 
     async def send(self, *_: Any, **__: Any) -> Any:
         return self.response

@@ -35,7 +35,7 @@ def admin(broker):  # noqa: F811
 
 @pytest.fixture
 def topic(admin, broker):  # noqa: F811
-    """Two partitions, 50 records in each: b"0" to b"49"."""
+    """Creates a topic of two partitions with 50 records each: b"0" to b"49"."""
     name = unique("c")
     admin.create_topics(name, num_partitions=2, replication_factor=1)
     fill(broker.bootstrap, name)
@@ -285,7 +285,7 @@ def test_deserializers_are_called_lazily(broker, topic) -> None:  # noqa: F811
 
 
 class Seen:
-    """An interceptor that notes, and fails."""
+    """An interceptor that notes its calls, and raises."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[str, object]] = []

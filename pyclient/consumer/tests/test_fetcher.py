@@ -23,7 +23,7 @@ PLACE = TopicPartition("t", 0)
 
 
 class Leaders(Cluster):
-    """The leader is whom a test names."""
+    """Metadata in which the test chooses the leader."""
 
     now = (1, 1)
 
@@ -112,7 +112,9 @@ def test_a_late_answer_of_an_old_leader_duplicates_no_record() -> None:
 
 
 def test_a_damaged_batch_is_fetched_again_before_it_is_an_error() -> None:
-    """Found by a campaign: pages that the kernel sent from a file which was cut meanwhile; the log itself was whole."""
+    """A campaign found this: the kernel sent pages of a file that was truncated meanwhile, while the log itself was
+    whole.
+    """
     posts, subscription, fetcher = reading()
     posts.answer(1, 0, 5)
     posts.answer(1, 5, 3, is_damaged=True)

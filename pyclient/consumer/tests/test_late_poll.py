@@ -1,4 +1,4 @@
-"""When an application counts as one that has ceased to poll."""
+"""When an application counts as one that no longer polls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyclient.consumer import core as core_module
 
 
 def test_a_poll_that_waits_longer_than_max_poll_interval_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quiet topic: the interval runs from the end of a poll, as long as none is under way."""
+    """On a topic without records: the interval begins at the end of a poll, and does not run during the next poll."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(core_module, "time", SimpleNamespace(monotonic=lambda: clock.now, time=time.time))
     with Consumer("127.0.0.1:1", group_id="g", max_poll_interval_ms=300_000) as consumer:

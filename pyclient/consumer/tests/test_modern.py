@@ -35,7 +35,7 @@ class Group:
         self.owned: Assignment = {}
         self.epoch = 1
         self.code = 0
-        """Of the next answer."""
+        """The error code of the next answer."""
         config = load(
             CONSUMER, "127.0.0.1:1", {"group.id": "g", "group.protocol": "consumer", "retry.backoff.ms": 1}
         )

@@ -19,7 +19,7 @@ TP = TopicPartition("t", 0)
 
 
 class Client:
-    """Knows the partition; ``meanwhile`` happens while metadata is awaited."""
+    """A client that knows the partition. It calls ``meanwhile`` during the wait for metadata."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         self.clock = lambda: 0.0
@@ -31,7 +31,7 @@ class Client:
 
 
 class Committed:
-    """The group has committed 20; ``meanwhile`` happens while that is asked."""
+    """A group that has committed offset 20. It calls ``meanwhile`` during the request for it."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         self._meanwhile = meanwhile
@@ -42,7 +42,7 @@ class Committed:
 
 
 def found(state: PartitionState, *, at_metadata: Callable[[], object], at_commits: Callable[[], object]) -> int | None:
-    """The position after one search, in which that happened."""
+    """Returns the position after one search, during which these functions were called."""
     finder = PositionFinder(
         Client(at_metadata),  # type: ignore[arg-type]
         SimpleNamespace(auto_offset_reset="earliest", default_api_timeout_ms=1_000),  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def found(state: PartitionState, *, at_metadata: Callable[[], object], at_commit
 
 
 def nothing() -> None:
-    """Happens."""
+    """Does nothing."""
 
 
 def test_the_committed_offset_is_the_position_if_there_was_no_seek() -> None:

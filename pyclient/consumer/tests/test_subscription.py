@@ -1,4 +1,4 @@
-"""What a consumer reads and how far it is."""
+"""What a consumer reads, and how far it has read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of topics: in the broker's words, and matched by the broker (KIP-848)."""
+"""Patterns of topics: translated for the broker, and matched by it (KIP-848)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_pattern_matches_internal_topics_unless_they_are_hidden() -> None:
 
 @pytest.fixture
 def stem(broker: Broker) -> Iterator[str]:  # noqa: F811
-    """Three topics with one record each: stem-a, stem-b, stem-other."""
+    """Creates the topics stem-a, stem-b and stem-other with one record each, and yields the stem."""
     made = unique("pattern")
     names = [f"{made}-{end}" for end in ("a", "b", "other")]
     with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap) as producer:

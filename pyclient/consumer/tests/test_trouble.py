@@ -1,4 +1,4 @@
-"""What concerns one partition is not the matter of the others; and nothing ends unseen."""
+"""An error of one partition does not affect the others, and no background task ends unnoticed."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def reading(**settings: Any) -> Callable[[Check], Callable[[], None]]:
 
 
 async def places(consumer: Consumer, count: int) -> set[TopicPartition]:
-    """Where records have come from, when there are so many."""
+    """Polls until there are so many records, and returns their partitions."""
     found: list[TopicPartition] = []
     while len(found) < count:
         found += [TopicPartition(record.topic, record.partition) for record in await consumer.poll()]
@@ -160,7 +160,7 @@ async def places(consumer: Consumer, count: int) -> set[TopicPartition]:
 
 
 async def refusal(consumer: Consumer) -> KafkaError:
-    """What a poll raises."""
+    """Returns the error that a poll raises."""
     while True:
         try:
             await consumer.poll()

@@ -95,7 +95,7 @@ def test_the_truncation_error_names_the_offset_and_can_be_pickled() -> None:
 
 @pytest.fixture
 def ten(broker: Broker) -> Iterator[TopicPartition]:  # noqa: F811
-    """A partition with ten records of leader epoch 0."""
+    """Creates a partition with ten records of leader epoch 0."""
     topic = unique("truncated")
     with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap) as producer:
         admin.create_topics(topic, num_partitions=1, replication_factor=1)

@@ -17,15 +17,15 @@ from pyclient.protocol.frames import decode_request_header
 from pyclient.tests.support import PATIENCE_S
 
 SILENCE = object()
-"""A handler returns it to answer never; the requests behind it are not answered either."""
+"""A handler returns this to send no answer. Later requests are not answered either."""
 HANG_UP = object()
-"""A handler returns it to close the connection."""
+"""A handler returns this to close the connection."""
 Handler = Callable[[Any, int], Any]
 
 
 class ScriptedBroker:
-    """``handlers``: by API, what makes the response of (request, version); bytes are sent as they
-    are. ``requests``: what came, as (API, version, message).
+    """``handlers``: by API, the function that makes the response from (request, version); bytes are sent unchanged.
+    ``requests``: the received requests, as (API, version, message).
     """
 
     def __init__(self, node: int = 1, tls: ssl.SSLContext | None = None) -> None:
@@ -58,7 +58,7 @@ class ScriptedBroker:
         return f"127.0.0.1:{self.port}"
 
     def asked(self, api: Api) -> list[Any]:
-        """The messages that came of an API."""
+        """Returns the messages that were received for an API."""
         return [message for kind, _, message in self.requests if kind is api]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,7 +90,7 @@ class ScriptedBroker:
         return True
 
     def metadata(self, request: Metadata.Request, version: int) -> Metadata.Response:
-        """The topics of ``topics`` with so many partitions; a negative number is an error code."""
+        """Returns metadata with these topics and their numbers of partitions. A negative number is an error code."""
         names = self.topics if request.topics is None else [each.name for each in request.topics]
         brokers = [self, *self.others]
         row = Metadata.Response.MetadataResponseBroker
@@ -105,7 +105,7 @@ class ScriptedBroker:
 def topic(
     name: str, partitions: int, leader: int, epoch: int = 0, topic_id: bytes = bytes(16)
 ) -> Metadata.Response.MetadataResponseTopic:
-    """A topic of a response; a negative number of partitions is an error code."""
+    """Returns a topic of a response. A negative number of partitions is an error code."""
     kind = Metadata.Response
     rows = [
         kind.MetadataResponsePartition(
@@ -124,7 +124,7 @@ def topic(
 
 
 def versions(most: dict[Api, int] | None = None) -> Handler:
-    """Answers ApiVersions: every version of every API, or at most these."""
+    """Returns a handler of ApiVersions, which answers with every version of every API, or with at most these."""
 
     def answer(request: Any, version: int) -> ApiVersions.Response:
         row = ApiVersions.Response.ApiVersion
@@ -143,7 +143,7 @@ def versions(most: dict[Api, int] | None = None) -> Handler:
 
 @contextlib.asynccontextmanager
 async def client_of(*addresses: str, **settings: Any):
-    """A client with short back-offs."""
+    """Returns a client with short back-offs."""
     quick = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "retry_backoff_max_ms": 5}
     quick |= {"reconnect_backoff_max_ms": 5, **settings}
     client = Client(

@@ -1,8 +1,8 @@
 """One partition of a broker and a producer's only connection to it, both scripted.
 
-The log keeps what Kafka's does of a producer: its epoch and its last five batches, of which a start leaves the
-last (ProducerStateManager). What is sent again and is not known any more is refused: as a gap by Kafka, as a
-duplicate by ours. What is lost on the way to the broker is served all the same where a script says so, later.
+Like Kafka's, the log keeps a producer's epoch and its last five batches, of which a restart leaves only the last one
+(ProducerStateManager). If a batch is sent again that the log no longer knows, Kafka refuses it as a gap, and our broker
+as a duplicate. A script may let a request that the producer lost reach the broker later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Log:
     """A log: the values in the order of their offsets."""
 
     def __init__(self, forgotten: int) -> None:
-        """``forgotten``: the code for what was written and is not known any more."""
+        """``forgotten``: the error code for a batch that was written and is no longer known."""
         self.values: list[bytes] = []
         self.forgotten = forgotten
         self.producers: dict[int, Known] = {}
@@ -120,13 +120,13 @@ class Partition:
         self._answer(on_done, *self.log.append(records))
 
     def _unreplicated(self, code: int = 7) -> None:
-        """The batch is appended, but the response is an error."""
+        """Appends the batch, but answers with an error."""
         records, on_done = self._next()
         found, offset = self.log.append(records)
         self._answer(on_done, found or code, -1 if found == 0 else offset)
 
     def _deposed(self) -> None:
-        """The batch is appended and replicated, but its leader has lost leadership before it answers (DelayedProduce).
+        """Appends and replicates the batch, but the leader has lost its leadership before it answers (DelayedProduce).
         """
         self._unreplicated(6)
 
@@ -184,7 +184,7 @@ class Partition:
         self.log.restart()
 
     def _delayed(self) -> None:
-        """The producer sees a lost request, which reaches the broker later."""
+        """Ends the connection, so that the producer counts its requests as lost. They reach the broker later."""
         self.zombies += self._lose(0)
 
     def _late(self) -> None:
@@ -194,14 +194,14 @@ class Partition:
         self.zombies = []
 
     def _unreachable(self) -> None:
-        """The connection cannot be opened."""
+        """Fails all waiting requests, because the connection cannot be opened."""
         for _ in range(len(self.client.posts)):
             self._next()[1](None, ConnectionFailed("h:1", "connect"))
 
     # -- time --------------------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        """The oldest batch exceeds delivery.timeout.ms. No request is delayed for that long."""
+        """Lets the oldest batch exceed delivery.timeout.ms. No request is delayed for that long."""
         self.zombies = []
         pending = self.sender.pending()
         if pending:

@@ -10,7 +10,8 @@ from pyclient import Producer, aio
 from pyclient.producer.errors import TransactionError
 
 OF_ONE = {"close"}
-"""Each face has something of its own to say of it: callbacks, cancellation."""
+"""The methods whose docstrings differ: that of one producer is about callbacks, that of the other about cancellation.
+"""
 SHARED = sorted(
     name for name, member in vars(Producer).items() if not name.startswith("_") and inspect.isfunction(member)
 )

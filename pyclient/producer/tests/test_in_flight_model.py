@@ -1,8 +1,8 @@
 """Five batches under way meet any answers. Their results are reported in order, and each acknowledged batch is in the
 log once, at the reported offset. Nothing is there twice, or before a batch that was sent earlier.
 
-Every two troubles in every two places, and many at random, with a broker as Kafka and one as ours. After each of
-them every batch is in one place, in the phase that goes with it.
+The test tries each pair of faults at each pair of places, and many at random, with a broker like Kafka and one like
+ours. After each fault, every batch is in one place, in the phase of that place.
 """
 
 from __future__ import annotations

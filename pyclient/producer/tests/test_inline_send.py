@@ -1,4 +1,4 @@
-"""When a batch that its thread waits for is sent at once by this thread."""
+"""When a thread that waits for a batch sends that batch itself."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_an_exception_for_one_batch_does_not_affect_the_others(code):
 
 @pytest.mark.parametrize("of", ["queues", "identities"])
 def test_a_second_exception_while_a_batch_fails_does_not_affect_the_others(of):
-    """Nothing else would find them: they are neither under way nor in the queue."""
+    """Otherwise the other batches would be lost: they are neither in flight nor in the queue."""
     client, queues, sender = make()
     reports = [queues.send("t", b"v", partition=number) for number in (0, 2)]
     inner = sender.outcomes._row

@@ -17,7 +17,7 @@ def config(**settings):
 
 
 class Stamping:
-    """S19: the time before the value; counts; is configured and closed."""
+    """S19: an interceptor that puts the time before the value and counts. It is configured and closed."""
 
     def __init__(self):
         self.calls = []

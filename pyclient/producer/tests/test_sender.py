@@ -261,7 +261,7 @@ def test_a_broker_unavailable_for_the_timeout_gets_no_records_without_a_key():
 
 
 def test_a_partition_that_has_a_leader_again_is_chosen_again():
-    """Even if the records that waited for the leader are gone."""
+    """This holds even if the records that waited for the leader are gone."""
     client, queues, sender = make(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
     client.lead([-1, 1, 0, 1], epoch=2)
     report = queues.send("t", b"v", partition=0)

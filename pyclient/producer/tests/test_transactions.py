@@ -97,7 +97,9 @@ def test_abort_after_a_commit_that_has_happened_makes_the_producer_ready_under_a
 
 @pytest.mark.parametrize("is_version_1", [True, False])
 def test_an_abort_after_a_lost_answer_only_asks_for_the_new_epoch(is_version_1):
-    """The epoch may be there, and its answer lost: a second EndTxn would be under an old one, and fenced."""
+    """The coordinator may have raised the epoch, and its answer may be lost. A second EndTxn would then have an old
+    epoch, and be fenced.
+    """
 
     async def work():
         transactions = await make(is_version_1=is_version_1, committed=True)

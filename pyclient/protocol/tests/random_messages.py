@@ -26,7 +26,7 @@ _TEXTS = ("", "a", "flights", "топик", "日本", "😀", "x" * 126, "x" * 1
 
 
 class Source:
-    """Random messages of one body in one version."""
+    """Makes random messages of one body in one version."""
 
     def __init__(self, seed: int, body: Body, message: type[Message], version: int) -> None:
         self.random = random.Random(seed)
@@ -36,7 +36,7 @@ class Source:
         self.structs = body.all_structs()
 
     def next(self) -> tuple[Message, dict[str, Any]]:
-        """A message and its JSON."""
+        """Returns a message and its JSON."""
         return self._struct(self.message, self.body.fields)
 
     def _struct(self, message: type[Message], lines: list[Field]) -> tuple[Any, dict[str, Any]]:
@@ -105,6 +105,6 @@ class Source:
 
 
 def camel(name: str) -> str:
-    """``max_wait_ms`` -> ``maxWaitMs``, Kafka's name."""
+    """Returns Kafka's name: ``maxWaitMs`` for ``max_wait_ms``."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)

@@ -188,7 +188,7 @@ def test_every_api_and_version_is_compared() -> None:
 
 @pytest.fixture(scope="module")
 def tables() -> list[list[str]]:
-    """Kafka's own rows of APIs and errors."""
+    """Returns Kafka's own rows of APIs and errors."""
     command = [*peers.jvm(), str(WITNESS), "tables"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return [line.split("\t") for line in done.stdout.splitlines()]
@@ -210,6 +210,6 @@ def test_every_error_has_kafkas_code_name_and_retriability(tables: list[list[str
 
 @pytest.mark.nightly
 def test_metadata_is_stale_after_the_same_errors_as_in_kafka(tables: list[list[str]]) -> None:
-    """Plus UNKNOWN_LEADER_EPOCH, which Kafka's consumer handles by itself."""
+    """Our set also has UNKNOWN_LEADER_EPOCH, which Kafka's consumer handles by itself."""
     kafkas = {row[2] for row in tables if row[0] == "error" and row[4] == "true"}
     assert kafkas | {"UNKNOWN_LEADER_EPOCH"} == STALE_METADATA

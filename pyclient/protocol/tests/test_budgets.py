@@ -51,7 +51,7 @@ def test_each_response_is_encoded_within_its_own_budget() -> None:
 
 @pytest.mark.nightly  # others' threads have their part in it
 def test_a_polite_encoder_yields_once_in_a_thousand_elements() -> None:
-    """However many arrays they are in: each partition's three made way, which took a hundred times as long."""
+    """Small arrays count together. Before, each partition's three yielded, which took a hundred times as long."""
     partition = Metadata.Response.MetadataResponsePartition(replica_nodes=[1], isr_nodes=[1], offline_replicas=[1])
     topic = Metadata.Response.MetadataResponseTopic(name="t", partitions=[partition] * 10_000)
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

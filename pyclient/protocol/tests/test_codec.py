@@ -61,7 +61,7 @@ MALFORMED = (
 
 
 def wrong_tag_size() -> str:
-    """Fetch 12 with cluster_id "a" (tag 0, 2 bytes) that declares 3 bytes."""
+    """Returns a Fetch request of version 12 whose cluster_id "a" (tag 0, 2 bytes) declares 3 bytes."""
     plain = Fetch.request_codec.encode(12, Fetch.Request())
     return plain[:-1].hex() + "01 00 03 02 61 00"
 

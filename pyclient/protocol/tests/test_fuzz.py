@@ -1,8 +1,8 @@
 """Random bytes: the decoder returns a message or raises DecodeError, never anything else.
 
 What it accepts is stable: encoded and decoded again it is the same message. The long form runs for
-``PYBROKER_TEST_MUTATIONS`` messages (20 million, some minutes). Memory is watched as well: what a
-frame makes is in proportion to its size, whatever lengths it declares.
+``PYBROKER_TEST_MUTATIONS`` messages (20 million, some minutes). The test also checks the memory: that of a decoded
+frame is in proportion to the frame's size, whatever lengths it declares.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AMPLIFICATION = 200
 
 
 def check(codec: Codec, version: int, data: bytes) -> bool:
-    """Whether the bytes are a message."""
+    """Returns whether the bytes are a message."""
     try:
         message = codec.decode(version, data, 0, len(data))
     except DecodeError:
@@ -67,7 +67,7 @@ def test_case_47_random_bytes_decode_to_a_header_or_raise_an_error(data: bytes) 
 
 
 class Mutations:
-    """Valid messages of every API and version, each changed in a few places."""
+    """Makes valid messages of every API and version, and changes each in a few places."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

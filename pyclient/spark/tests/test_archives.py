@@ -1,4 +1,4 @@
-"""What is known of archives is kept, until the file is another."""
+"""The tables of archives are kept until the file changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyclient.spark import archives
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """On the path, and looked through once."""
+    """Yields an archive on the path, whose table Python has already read."""
     path = tmp_path / "some.zip"
     write(path, first="x = 1", gone="x = 4")
     monkeypatch.syspath_prepend(str(path))
@@ -34,7 +34,7 @@ def write(path: Path, **modules: str) -> None:
 
 
 def reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The archives, of this path, whose tables are read again from now on."""
+    """Returns a list to which each archive is added whose table Python will read again."""
     found: list[str] = []
     original = zipimporter.invalidate_caches
 

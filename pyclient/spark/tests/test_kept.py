@@ -1,4 +1,4 @@
-"""What a process keeps from task to task, and how much of it."""
+"""The clients that a process keeps from task to task, and how many of them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from pyclient.spark.source.source_options import source_options
 
 TP = TopicPartition("t", 0)
 Step = Callable[[], int]
-"""What a poll does; gives how many records."""
+"""An action of a poll, which returns the number of records."""
 
 
 class Clock:
@@ -47,7 +47,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Scripted:
-    """A consumer of a log, ``first`` up to ``last``, that polls by a script; silent after it."""
+    """A consumer of a log from ``first`` up to ``last``. It polls by a script, and returns nothing after that."""
 
     def __init__(self, *script: Step | int | Exception, first: int = 0, last: int = 100) -> None:
         self.script, self.first, self.last = list(script), first, last
@@ -76,7 +76,7 @@ class Scripted:
         return pa.record_batch({"value": [b"%d" % number for number in range(before, self.place)]})
 
     def skip(self, count: int) -> Step:
-        """Records that are not given: of an aborted transaction."""
+        """Skips records of an aborted transaction."""
 
         def step() -> int:
             self.place += count
@@ -86,7 +86,7 @@ class Scripted:
 
 
 def read(consumer: Scripted, topic_id: str = "", **more: str) -> list[int]:
-    """Offsets 10 to 49."""
+    """Reads the offsets 10 to 49, and returns those of the records."""
     options = {
         "kafka.bootstrap.servers": "x:1",
         "subscribe": "t",
@@ -152,7 +152,7 @@ def test_a_timeout_is_data_loss_if_the_topic_is_another(monkeypatch: pytest.Monk
 
 
 class Faulty:
-    """A consumer that still holds an error when its task has left it."""
+    """A consumer that still has a fetched error when its task has ended."""
 
     def __init__(self, config: Any) -> None:
         self.is_closed = False
@@ -161,7 +161,7 @@ class Faulty:
         return [TopicPartition("flights", 0)]
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Nothing is left."""
+        """Removes all partitions."""
 
     def poll(self, timeout: float) -> None:
         raise OffsetOutOfRange

@@ -71,7 +71,7 @@ def stream(options: Options, **more: str) -> Any:
 
 
 def rows(reader: Any, partitions: list[Any]) -> list[dict[str, Any]]:
-    """What tasks read, that get reader and partition pickled."""
+    """Returns the rows that tasks read, which get the reader and a partition pickled."""
     there = pickle.loads(pickle.dumps(reader))
     return [
         row
@@ -87,12 +87,14 @@ def values(reader: Any, start: Any, end: Any) -> list[int]:
 
 
 def stream_reader_of(reader: Any) -> Any:
-    """The tasks' copy was made before the driver's had asked anything."""
+    """Returns the part of a reader that tasks get, which is pickled before the driver has sent a request."""
     return reader._ranges
 
 
 def latest(reader: Any, start: Any) -> Any:
-    """Where the next batch ends; before 4.2 Spark asks without a start, which is then the end of the batch before."""
+    """Returns where the next batch ends. Before 4.2, Spark passes no start, and the end of the previous batch takes its
+    place.
+    """
     return reader.latestOffset(start, reader.getDefaultReadLimit()) if api.TELLS_START else reader.latestOffset()
 
 

@@ -1,4 +1,4 @@
-"""What the driver of a stream decides, of logs that a test moves as it likes."""
+"""The decisions of a stream's driver, about logs that a test moves at will."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Blocking clients whose threads run one at a time, their own and the application's.
+"""Runs the threads of blocking clients and of the application one at a time.
 
-A schedule gives the order (``proofs.interleaving``). It changes threads between two lines of what is traced, where one
-waits, and in each turn of the loop.
+A schedule gives the order (``proofs.interleaving``). It may switch threads between two lines of a traced module, when a
+thread waits, and in each turn of the loop.
 
-Time is a number: it goes on when nobody can go on without. The broker is a scripted one on the client's own loop. So a
-seed gives the same order again.
+Time is a number, which advances only when no thread can run otherwise. The broker is a scripted one on the client's own
+loop. So a seed gives the same order again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pyclient.producer import blocking as producer
 
 TRACED = (runner, call, admin, consumer, producer, base, api, appointments, core, fetcher)
 IDLE = 0
-"""The actor in whose turn time goes on."""
+"""The actor that advances the time."""
 
 
 class Patient:
@@ -47,7 +47,7 @@ class Patient:
 
 
 class Awaited:
-    """What a thread waits for stands in the place of a lock."""
+    """The condition for which a thread waits, in place of a lock."""
 
     def __init__(self, holds: Callable[[], object]) -> None:
         self._holds = holds
@@ -64,7 +64,7 @@ class World:
         self.now = 0.0
         self.run = Interleaving(Patient(schedule), traced=TRACED)
         self.told: list[object] = []
-        """What a loop has told of that nobody has looked at."""
+        """The errors that loops have reported and that nobody has read yet."""
         self._ends: dict[str, float] = {}
         self._left = 0
         patch.setattr(runner, "threading", SimpleNamespace(Thread=self._thread, get_ident=threading.get_ident))
@@ -87,7 +87,7 @@ class World:
         self.run.start(name, counted)
 
     def wait(self, holds: Callable[[], object], end: float = inf) -> None:
-        """The thread continues when the condition holds, or at the end."""
+        """Blocks the thread until the condition holds, or until the end."""
         name = threading.current_thread().name
         awaited = Awaited(lambda: holds() or self.now >= end)
         self.run.step()
@@ -196,7 +196,7 @@ class _Selector(selectors.EpollSelector):
 
 
 class Broker(ScriptedBroker):
-    """Its address is known before its loop is."""
+    """A scripted broker whose address is known before its loop exists."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ def fill(count=1000, **settings):
 
 
 def run(broker, topic: str, text: str, code: int = 0) -> str:
-    """What a program writes on stderr."""
+    """Runs a program and returns what it writes to stderr."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", HEAD + text, broker.bootstrap, topic],
         capture_output=True,
@@ -81,7 +81,7 @@ def test_a_child_of_multiprocessing_delivers_what_it_has_sent(broker, topic):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_forked_child_leaves_its_parents_records_to_the_parent(broker, topic, host):
-    """It ends as it should, whatever threads the parent has."""
+    """The child ends normally, whatever threads the parent has."""
     calm = "import warnings\nwarnings.simplefilter('ignore')\n"  # of forks beside threads
     where = f"BOOTSTRAP = BOOTSTRAP.replace('127.0.0.1', {host!r})\n"
     text = f"{calm}{where}producer = fill()\nif os.fork():\n    sys.exit(os.wait()[1])\n"

@@ -1,4 +1,4 @@
-"""How clients end: nothing that was not processed is committed, and nothing is left, whatever is raised on the way."""
+"""How clients end: they commit no unprocessed record, and leave no task and no member, whatever is raised meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASKS_S = 30.0
 
 @pytest.fixture
 def place(broker, topic):
-    """A partition with records."""
+    """Creates a partition with records."""
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"%d" % number for number in range(COUNT)]).result(PATIENCE_S)
     return TopicPartition(topic, 0)
@@ -28,7 +28,7 @@ def place(broker, topic):
 
 @pytest.fixture
 def member(broker, group, place):
-    """Settings of a member of the test's group, which commits by itself, though only when it is closed."""
+    """Returns the settings of a member of the test's group that commits automatically, but only when it is closed."""
     return {
         "bootstrap_servers": broker.bootstrap,
         "group_id": group,
@@ -39,7 +39,7 @@ def member(broker, group, place):
 
 
 def committed(admin, group, place):
-    """How far the group has come."""
+    """Returns the group's committed offset."""
     row = admin.list_consumer_group_offsets(group)
     found = row.get(place)
     return None if found is None else found.offset
@@ -137,14 +137,14 @@ def test_a_failing_task_of_the_group_commits_no_unprocessed_record(admin, member
 
 
 class Raising:
-    """A listener that fails when the partitions go."""
+    """A listener that raises when its partitions are revoked."""
 
     def on_partitions_revoked(self, partitions):
         raise ValueError("the listener")
 
 
 class Endless:
-    """A listener that never ends."""
+    """A listener that never returns."""
 
     async def on_partitions_revoked(self, partitions):
         await asyncio.Event().wait()
@@ -197,7 +197,7 @@ def test_the_asyncio_member_leaves_the_group_although_its_close_is_cancelled(adm
 
 
 class Slow:
-    """A listener that ends when it may, and closes the consumer itself."""
+    """A listener that waits until the test lets it return, and closes the consumer itself."""
 
     def __init__(self):
         self.begun, self.may_end, self.consumer = asyncio.Event(), asyncio.Event(), None
@@ -334,7 +334,7 @@ def test_a_poll_ends_when_another_thread_closes_the_consumer(broker, place):
 
 
 def stable_end(broker, place):
-    """Where readers of committed records come to."""
+    """Returns the last stable offset, at which readers of committed records stop."""
     with Consumer(broker.bootstrap, isolation_level="read_committed") as reader:
         return reader.end_offsets([place])[place]
 
@@ -399,7 +399,7 @@ LINGERING = {"linger_ms": 3_600_000, "delivery_timeout_ms": 7_200_000}
 
 @RAISED
 def test_a_producer_in_a_with_block_delivers_its_records_even_after_an_exception(broker, topic, error):
-    """Ctrl-C gives it five seconds, which a broker that is well does not need."""
+    """After Ctrl-C, the producer has five seconds. A healthy broker needs less."""
 
     def work():
         with Producer(broker.bootstrap, **LINGERING) as producer:

@@ -128,7 +128,7 @@ def calls_of_producer(world, producer):
 
 
 def calls_of_consumer(world, consumer):
-    """One thread uses it; another one may wake it."""
+    """Returns the calls of two threads: one uses the consumer, and the other one wakes it."""
     calls = [
         lambda: consumer.poll(timeout=0),
         lambda: consumer.commit({PLACE: 0}),

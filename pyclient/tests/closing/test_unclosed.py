@@ -22,12 +22,12 @@ from pyclient.tests.support import PATIENCE_S, take
 REPOSITORY = Path(__file__).parents[3]
 NOWHERE = "127.0.0.1:1"
 SILENT = "(connect|handshake)"
-"""What fails at a server that says nothing: on a busy machine there may be no connection in time."""
+"""A pattern of the phases that fail at a silent server. On a busy machine, even connecting may take too long."""
 ENDLESS = 3_600_000
 
 
 def stderr_of(text: str, *options: str) -> str:
-    """What a program writes there."""
+    """Runs a program and returns what it writes to stderr."""
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(REPOSITORY)])
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
@@ -168,7 +168,7 @@ def test_a_client_without_references_is_stopped():
 
 
 def dropped(producer):
-    """Nobody has it any more, once the caller has let it go: a weak reference, and its thread."""
+    """Returns a weak reference to the producer, and its thread. The caller must drop its own reference."""
     return weakref.ref(producer), producer._runner._thread
 
 

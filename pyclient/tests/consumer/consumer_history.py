@@ -1,12 +1,12 @@
 """A random history of a group's members, compared with a model of what may be read and committed.
 
-A member is done with what it was given when it asks for more, commits, or is closed in order. At any moment
+A member has processed its records when it polls again, commits, or is closed in order. At any moment
 
-* the committed offset has nothing before it that nobody has done, or that a seek has passed over;
-* a member gets a partition's records one behind the other; what it gets first has nothing undone before it either;
+* every record before the committed offset was processed, or skipped by a seek;
+* a member gets a partition's records one after the other, and every record before its first one was processed;
 
-and in the end every record was done, at least once. Requests fail as the seed says, before they reach the broker or
-behind it, and calls are cancelled at some step.
+and at the end every record was processed at least once. The seed decides which requests fail, before or after they
+reach the broker, and at which step calls are cancelled.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUICK = {
     "auto_offset_reset": "earliest",
 }
 SESSION_MS = 3_000
-"""A member whose last word is lost is out soon."""
+"""The session timeout, so short that a member whose leave request is lost is soon evicted."""
 CLASSIC = {"heartbeat_interval_ms": 100, "session_timeout_ms": SESSION_MS}
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {**CLASSIC, "partition_assignment_strategy": "range"},
@@ -45,7 +45,7 @@ MOST_STEPS = 12
 
 
 class Model:
-    """What the group has done of each partition."""
+    """The records that the group has processed in each partition."""
 
     def __init__(self, places: Collection[TopicPartition]) -> None:
         self.ends = dict.fromkeys(places, 0)
@@ -63,7 +63,7 @@ class Member:
         self.history, self.name, self.model = history, name, history.model
         self.hand: list[tuple[TopicPartition, int]] = []
         self.due: dict[TopicPartition, int] = {}
-        """The next record's offset, of each partition that has one."""
+        """The offset of the next record in each partition that has one."""
         self.listens = history.random.random() < 0.5
         self.commits_by_itself = history.random.random() < 0.5
         own = {"enable_auto_commit": self.commits_by_itself, "auto_commit_interval_ms": 20}
@@ -196,7 +196,9 @@ class History:
         self.told.append(what)
 
     def disturb(self, consumer: aio.Consumer) -> None:
-        """Some of its requests do not reach the broker, some answers do not reach it."""
+        """Makes some of the consumer's requests fail: the request does not reach the broker, or the answer does not
+        reach the consumer.
+        """
         client = consumer._core.client
         post = client.post
 
@@ -217,7 +219,7 @@ class History:
 
     @contextmanager
     def calm(self) -> Iterator[None]:
-        """No request fails meanwhile."""
+        """Suspends the failures of requests in the block."""
         before, self._is_calm = self._is_calm, True
         try:
             yield
@@ -225,7 +227,7 @@ class History:
             self._is_calm = before
 
     async def run(self, steps: int) -> None:
-        """Raises AssertionError where something is wrong."""
+        """Runs the history. Raises AssertionError if the consumer breaks the model."""
         async with aio.Producer(self.bootstrap) as self.producer, aio.Admin(self.bootstrap) as self.admin:
             try:
                 session = [AlterConfigOp("consumer.session.timeout.ms", str(SESSION_MS))]
@@ -258,7 +260,7 @@ class History:
         await self._do(member, action)
 
     async def _do(self, member: Member, action: Callable[[Member], Coroutine[Any, Any, None]]) -> None:
-        """Perhaps it is cancelled."""
+        """Performs one action of a member, which may be cancelled."""
         step = self.random.randint(1, MOST_STEPS) if self.random.random() < 0.3 else 0
         was_cancelled, outcome = await cancelled_at(
             step, lambda: action(member), self.random.random() < 0.5, may_raise=KafkaError
@@ -267,7 +269,7 @@ class History:
         self.note(f"{member.name}.{action.__name__}{how}: {outcome!r}, at {member.due}")
 
     async def produce(self) -> None:
-        """Some more records."""
+        """Produces some more records."""
         for place in self.model.ends:
             count = self.random.randint(0, 20)
             for _ in range(count):
@@ -280,14 +282,14 @@ class History:
             self.join()
 
     def join(self) -> Member:
-        """Another member."""
+        """Adds a member to the group."""
         self._names += 1
         self.members.append(Member(self, f"member {self._names}"))
         self.note(f"{self.members[-1].name} joins")
         return self.members[-1]
 
     async def check(self) -> None:
-        """What is committed may be, also if it is time now for what members commit by themselves."""
+        """Checks the committed offsets, also after automatic commits that are due now."""
         for member in self.members:
             if member.commits_by_itself and member.consumer._core.commits.are_taken():
                 await member.consumer._core.commits.commit_settled(COMMIT_S)

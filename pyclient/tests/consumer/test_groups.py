@@ -187,7 +187,7 @@ def test_a_static_member_that_comes_back_may_change_its_subscription(broker, new
 
 
 def test_the_commit_of_an_evicted_member_is_refused(broker, topic, join, admin, group):
-    """Case 41: a member that was thrown out, and took no notice."""
+    """Case 41: a member that was evicted and did not notice."""
     fill(broker, topic, 1)
     member = join(topic, heartbeat_interval_ms=30_000)
     take(member, 10)

@@ -15,7 +15,7 @@ SIZE = 100_000
 
 @pytest.fixture
 def place(broker, topic):
-    """A partition of records that are zeros: 6 MB in 1 KB."""
+    """Creates a partition with records of zeros: 6 MB in 1 KB."""
     with Producer(broker.bootstrap, compression_type="zstd") as producer:
         producer.send_many(topic, [bytes(SIZE)] * COUNT).result(PATIENCE_S)
     return TopicPartition(topic, 0)
@@ -56,7 +56,7 @@ def test_positions_move_only_when_the_arrow_batch_is_made(broker, place, monkeyp
 
 
 def test_a_huge_record_is_read_or_reported_as_too_large(broker, topic):
-    """40 MB of zeros in one record: a real Kafka takes it, ours does not."""
+    """The record has 40 MB of zeros. A real Kafka accepts it, and our broker does not."""
     place = TopicPartition(topic, 0)
     with Producer(
         broker.bootstrap, compression_type="zstd", max_request_size=100 << 20, buffer_memory=200 << 20

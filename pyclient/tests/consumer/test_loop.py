@@ -40,7 +40,7 @@ class Clock:
         return self.now
 
     def work(self):
-        """Longer than polls may block the loop."""
+        """Works for longer than polls may block the loop."""
         self.now += 0.01
 
 
@@ -101,7 +101,7 @@ def test_the_event_loop_runs_while_polls_return_nothing(broker, topic):
 
 
 def test_a_poll_that_is_cancelled_skips_no_record(broker, place, clock):
-    """Each poll is cancelled at once, or gives records; none is passed over."""
+    """Each poll is either cancelled at once or returns records. The consumer skips none."""
 
     async def work():
         found = []

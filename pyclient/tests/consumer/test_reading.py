@@ -16,7 +16,7 @@ START_MS = int(time.time() * 1000) - 100_000
 
 @pytest.fixture
 def filled(producer, new_topic):
-    """A topic of two partitions with 100 records in each; record n is n ms after START_MS."""
+    """Creates a topic of two partitions with 100 records each. The timestamp of record n is n ms after START_MS."""
     topic = new_topic(2)
     for partition in range(2):
         for number in range(100):
@@ -226,7 +226,7 @@ def test_a_topic_created_after_the_subscription_is_read(broker, admin):
 
 
 def test_a_topic_created_again_is_read_by_its_new_id(broker, admin, topic, producer):
-    """After a delete the same name is another topic: nothing of the old one is waited for."""
+    """After a deletion, the name belongs to another topic. The consumer does not wait for records of the old one."""
     place = TopicPartition(topic, 0)
     producer.send_many(topic, [b"old"] * 5).result(PATIENCE_S)
     settings = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 500, "allow_auto_create_topics": False}

@@ -1,4 +1,4 @@
-"""A consumer without a group reads topics: all of their partitions, and commits nothing."""
+"""A consumer without a group reads all partitions of its topics, and commits nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def values_of(records) -> list[bytes]:
 
 
 def is_placed(consumer: Consumer, *partitions: TopicPartition) -> bool:
-    """Whether the consumer has positions in these partitions, so that it reads records written from now on."""
+    """Returns whether the consumer has positions in these partitions, so that it reads records written from now on."""
     consumer.poll(timeout=0.05)
     return consumer.positions().keys() >= set(partitions)
 

@@ -26,7 +26,7 @@ LISTENER = pytest.mark.parametrize("listens", [True, False], ids=["listener", "n
 
 
 class Listener:
-    """Hears, and does nothing."""
+    """A listener that does nothing."""
 
     def on_partitions_revoked(self, partitions):
         pass
@@ -59,7 +59,7 @@ def join(broker, topic, group, protocol, listens):
 
 @pytest.fixture
 def work(broker, target):
-    """Copies a batch to the target, and the positions with it, as the tutorial does."""
+    """Returns a function that copies a batch and commits the positions in one transaction, as the tutorial does."""
     with ExitStack() as stack:
         producers = {}
 
@@ -77,7 +77,7 @@ def work(broker, target):
 
 
 def values(broker, topic):
-    """The committed records, when nothing is open any more."""
+    """Returns the committed records once no transaction is open."""
     place = TopicPartition(topic, 0)
     with Consumer(broker.bootstrap) as everything, Consumer(
         broker.bootstrap, isolation_level="read_committed"
@@ -171,7 +171,8 @@ else:
 def test_records_of_a_halted_process_are_processed_once(
     broker, admin, join, work, topic, target, group, protocol, waits
 ):
-    """It is halted for longer than its session timeout. Then it continues at once, or after it learned of its eviction.
+    """The process is halted for longer than its session timeout. Then it continues its work at once, or only after it
+    has learned of its eviction.
     """
     if protocol == "consumer":
         resource = ConfigResource(ResourceType.GROUP, group)

@@ -1,5 +1,5 @@
-"""Each step of a coroutine: it is cancelled at its first, then at its second, … until it ends before; counted, not
-timed. Each step twice: within the wait, and when what it waits for has come.
+"""Cancels a coroutine at its first step, then at its second, and so on until it ends before. Steps are counted, not
+timed. Each step is cancelled twice: during its wait, and when the wait has its result.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pyclient.errors import KafkaError
 from pyclient.tests.support import PATIENCE_S
 
 MOST_STEPS = 500
-"""More than any call here takes."""
+"""More steps than any call here takes."""
 
 
 async def nothing() -> None:
-    """What most calls need afterwards."""
+    """Does nothing, because most calls need nothing afterwards."""
 
 
 async def at_each_step(
     operation: Callable[[], Coroutine[Any, Any, object]], after: Callable[[], Awaitable[object]] = nothing
 ) -> int:
-    """Cancels the operation at each of its steps, and calls ``after`` each time; at last lets it end, twice. Returns
-    how often it was cancelled.
+    """Cancels the operation at each of its steps, and calls ``after`` each time. At last, lets it end twice. Returns
+    how often the operation was cancelled.
     """
     cancellations = 0
     for is_late in (False, True):

@@ -1,7 +1,7 @@
 """Whole applications of asyncio that are cancelled at each of their steps, from the first connection to the last close.
 
-Another application takes their place at once, because they have left their group, and does what is left. No record is
-passed over, and with transactions none is done twice.
+Another application takes over at once, because the cancelled one has left its group, and processes the remaining
+records. No record is skipped, and with transactions none is processed twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def source(broker, topic):
 
 @pytest.fixture
 def member(broker, protocol):
-    """Settings of a member that leaves at once, so that no other member waits for it."""
+    """Returns the settings of a member that leaves at once, so that no other member waits for it."""
     settings = {"group_protocol": protocol, "auto_offset_reset": "earliest", "max_poll_records": BATCH}
     return {"bootstrap_servers": broker.bootstrap, **settings, **QUICK}
 
@@ -56,7 +56,7 @@ def test_a_group_member_cancelled_at_any_step_reads_each_record(member, group, s
     by_itself = commits == "by itself"
 
     async def application():
-        """Ends when it has done all; each record takes it a step."""
+        """Processes all records and ends. Each record takes a step."""
         name, listener = f"{group}-{len(done)}", None if by_itself else Committing(done[-1])
         settings = {**member, "group_id": name, "enable_auto_commit": by_itself}
         async with aio.Consumer(config=settings, topics=source.topic, listener=listener) as consumer:

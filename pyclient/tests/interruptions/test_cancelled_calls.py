@@ -39,21 +39,21 @@ TRANSACTIONS = {
     *("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction", "prepare_transaction"),
     *("send_offsets", "end_transaction"),
 }
-"""The rights of a producer that has a transactional.id."""
+"""The methods of a producer that has a transactional.id."""
 WITHIN = TRANSACTIONS - {"init_transactions", "begin_transaction", "end_transaction"}
-"""A transaction is open when they are called."""
+"""The methods that are called inside a transaction."""
 INTERNAL = {"send_later"}
 
 
 def coroutines(kind):
-    """The names of the class's public coroutines."""
+    """Returns the names of the class's public coroutines."""
     names = [name for name in dir(kind) if not name.startswith("_") and name not in INTERNAL]
     found = [name for name in names if inspect.iscoroutinefunction(getattr(kind, name))]
     return sorted({*found, "send"} if kind is aio.Producer else found)
 
 
 class Arguments:
-    """Values by the names of parameters, new ones for each call where that matters."""
+    """Values for parameters, by their names. Each call gets new ones where that matters."""
 
     def __init__(self, topic, group):
         place = TopicPartition(topic, 0)
@@ -90,7 +90,7 @@ class Arguments:
         }
 
     def of(self, name, method):
-        """The arguments of a call, by position and by name. Raises KeyError for a parameter that is new."""
+        """Returns the arguments of a call, by position and by name. Raises KeyError for an unknown parameter."""
         fresh = {
             "topics": [unique("cancelled")] if name in ("create_topics", "delete_topics") else [self.fixed["topic"]],
             "ids": [unique("cancelled")],
@@ -118,7 +118,7 @@ def arguments(topic, group):
 
 @pytest.mark.parametrize("name", coroutines(aio.Admin))
 def test_an_admin_call_can_be_cancelled_at_any_step(broker, topic, arguments, name):
-    """Also while it connects, because each round has a new client."""
+    """This includes the steps of connecting, because each round has a new client."""
     used = []
 
     async def call():
@@ -199,8 +199,8 @@ def test_a_send_can_be_cancelled_at_any_step(broker, topic, arguments, numbers, 
 
 @pytest.mark.parametrize("name", [*sorted(TRANSACTIONS), "transaction"])
 def test_a_transaction_can_be_cancelled_at_any_step(broker, topic, arguments, numbers, group, name):
-    """What it has committed is there once; what was cancelled is there whole or not at all; the next transaction is
-    as any other.
+    """A committed transaction is there once. A cancelled one is there completely or not at all, and the next
+    transaction succeeds.
     """
     used, committed = [], []
 
@@ -249,7 +249,7 @@ def test_a_transaction_can_be_cancelled_at_any_step(broker, topic, arguments, nu
 
 @pytest.fixture
 def filled(broker, topic):
-    """The topic, with records."""
+    """Fills the topic with records, and returns it."""
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"%d" % number for number in range(COUNT)]).result(PATIENCE_S)
     return topic
@@ -257,7 +257,7 @@ def filled(broker, topic):
 
 READS = ["poll", "poll_arrow", "get", "getone", "__anext__", "__aiter__"]
 CHANGES = ["subscribe", "unsubscribe", "assign", "assign_range"]
-"""What is read."""
+"""The methods that change what the consumer reads."""
 
 
 @pytest.mark.parametrize("how", ["new", "reading"])
@@ -275,7 +275,7 @@ def test_a_consumer_call_can_be_cancelled_at_any_step(broker, filled, group, arg
         return used[-1]
 
     async def stand(consumer):
-        """Where the records end that were seen."""
+        """Assigns the partition, and seeks to the first record that was not returned yet."""
         await consumer.unsubscribe()
         await consumer.assign([place])
         consumer.seek(place, len(seen))

@@ -1,6 +1,7 @@
-"""A signal's handler that raises anywhere in a call of the blocking faces: counted, at each place where one may run.
+"""A signal handler that raises within a call of a blocking client, at each place where a handler may run. The places
+are counted, not timed.
 
-Records are there whole or not at all, and once; locks are free afterwards; a close that is called again is complete.
+Each record is there once or not at all. Locks are free afterwards, and a close that is called again completes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ PADDING = bytes(20_000)
 
 
 def interrupted(work, after, prepare=lambda: None):
-    """Calls ``prepare()`` and ``work()``, interrupted at its first place, at its second, … until it ends; ``after()``
-    each time. Returns how often it was interrupted.
+    """Calls ``prepare()``, ``work()`` and ``after()`` again and again. Interrupts ``work`` at its first place, then at
+    its second, and so on until it ends. Returns how often it was interrupted.
     """
     for step in itertools.count(1):
         prepare()
@@ -48,7 +49,7 @@ SENDS = {
 
 @pytest.mark.parametrize("way", SENDS)
 def test_a_send_can_be_interrupted_at_any_instruction(broker, topic, way):
-    """What was accepted is delivered once, in order."""
+    """Accepted records are delivered once, in order."""
     numbers, accepted, producers = itertools.count(), [], []
     settings = {**SENDS[way], **QUICK}
     if "transactional_id" in settings:
@@ -108,7 +109,7 @@ def test_a_send_can_be_interrupted_at_any_instruction(broker, topic, way):
 
 @pytest.mark.parametrize("kind", ["admin", "producer", "transactional producer", "consumer", "member"])
 def test_a_close_can_be_interrupted_at_any_instruction(broker, admin, topic, group, kind):
-    """What was sent is delivered, the thread ends, and the member is gone."""
+    """Sent records are delivered, the thread ends, and the member has left."""
     clients, sent = [], []
 
     def made():
@@ -147,7 +148,7 @@ class _Nobody:
 
 
 def test_a_commit_can_be_interrupted_at_any_instruction(broker, topic, group):
-    """The next one is as any other."""
+    """The next commit succeeds."""
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"v"] * 1000).result(PATIENCE_S)
     place = TopicPartition(topic, 0)

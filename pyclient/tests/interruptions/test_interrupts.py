@@ -1,4 +1,4 @@
-"""Ctrl-C ends each wait: the broker is stopped (SIGSTOP), nothing is answered, however long one waits."""
+"""Ctrl-C ends each wait for a broker that is halted by SIGSTOP and never answers."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def told(process: subprocess.Popen[bytes]) -> str:
 
 
 def interrupted(process: subprocess.Popen[bytes], names: list[str]) -> dict[str, str]:
-    """What each wait came to."""
+    """Returns the outcome of each wait."""
     found = {}
     for name in names:
         assert told(process) == name

@@ -1,4 +1,4 @@
-"""What may be called within the handler of a signal: at any moment, as a handler runs between two instructions."""
+"""Methods that a signal handler may call at any moment, because a handler runs between two instructions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pyclient.tests.support import PATIENCE_S
 
 EARLIEST = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "fetch_max_wait_ms": 1}
 STEP_S = 30.0
-"""More than a poll without a wait takes on any machine."""
+"""More seconds than a poll without a wait takes on any machine."""
 
 
 def called_at(step, function, work):
-    """What ``work()`` returns, ``function()`` having been called in the same thread before its instruction of number
-    ``step``; and whether there were so many.
+    """Calls ``work()``, and ``function()`` in the same thread before instruction number ``step`` of it. Returns the
+    result of ``work``, and whether it had so many instructions.
     """
     left = step
 
@@ -45,7 +45,7 @@ def called_at(step, function, work):
 
 
 def is_woken(consumer):
-    """Whether the poll was ended by ``wakeup``."""
+    """Returns whether ``wakeup`` ended the poll."""
     try:
         consumer.poll(timeout=0)
     except WakeupError:
@@ -88,9 +88,9 @@ class Interrupt(BaseException):
 
 
 def raised_at(step, work):
-    """What ``work()`` returns, or None if the call of number ``step`` in the client raised as the handler of a signal
-    may; and whether there were so many. Handlers run where a function begins, and behind a call of C; not while
-    signals are held.
+    """Calls ``work()``, in which the client's call number ``step`` raises as a signal handler may. Returns the result,
+    or None if that call raised, and whether there were so many calls. Handlers run where a function begins, and after a
+    call into C, but not while signals are held.
     """
     left = step
 
@@ -112,8 +112,8 @@ def raised_at(step, work):
 
 @pytest.mark.parametrize("read", ["poll", "get", "iterate", "poll_arrow"])
 def test_an_interrupted_poll_skips_no_record(broker, topic, read):
-    """The application catches Ctrl-C and polls again. Records that it did not get are returned then, and not committed
-    before.
+    """The application catches Ctrl-C and polls again. The next poll returns the records that it did not get, and
+    nothing commits them before.
     """
     with Producer(broker.bootstrap) as producer:
         producer.send_many(topic, [b"%d" % number for number in range(1000)]).result(PATIENCE_S)
@@ -149,7 +149,7 @@ def test_an_interrupted_poll_skips_no_record(broker, topic, read):
 
 @pytest.fixture
 def alarm():
-    """Has SIGALRM call a function after so many seconds, in the thread that runs the loop."""
+    """Returns a function that makes SIGALRM call a function after some seconds, in the thread that runs the loop."""
     before = signal.getsignal(signal.SIGALRM)
 
     def at(seconds, function):

@@ -1,4 +1,6 @@
-"""Callbacks are called with (metadata, error); one that was written for another client is refused, never misled."""
+"""Callbacks are called with (metadata, error); a callback that was written for another client is refused, and never
+called in the wrong way.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class Called:
 
 
 class Seeing:
-    """An interceptor, whose wrapper stands between."""
+    """An interceptor, which makes the producer wrap the callback."""
 
     def on_send(self, record):
         return record

@@ -42,7 +42,7 @@ def test_records_that_wait_for_room_keep_their_headers(broker, topic):
 
 
 class Tracing:
-    """An interceptor that looks at the headers, and puts a generator in their place."""
+    """An interceptor that reads the headers, and replaces them by a generator."""
 
     def on_send(self, record):
         seen = list(record.headers)

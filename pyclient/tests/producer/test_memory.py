@@ -1,4 +1,4 @@
-"""What a writer takes of memory: buffer.memory, and not much besides."""
+"""A writer takes buffer.memory, and little more memory."""
 
 from __future__ import annotations
 

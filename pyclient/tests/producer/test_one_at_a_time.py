@@ -37,7 +37,7 @@ def numbered(producer, topic, numbers, **settings):
 
 
 def threads_of_leases(producer, monkeypatch):
-    """The threads that were lent the loop's place, as they come."""
+    """Returns a list of the threads that were lent the loop's place, which grows with each lease."""
     found = []
     lend = producer._runner.lease._lend
     monkeypatch.setattr(producer._runner.lease, "_lend", lambda *given: (found.append(given[0]), lend(*given)))
@@ -67,7 +67,7 @@ def test_threads_that_wait_for_reports_at_once_do_not_interfere(broker, producer
 
 
 def test_records_sent_without_waiting_are_delivered_too(broker, producer, topic):
-    """Fire and forget between two waits, by the tenant and by another thread, and with callbacks."""
+    """The tenant and another thread send without waiting, between two waits, and with callbacks."""
     ending, told = threading.Event(), []
 
     def fire():

@@ -18,7 +18,7 @@ AHEAD = 2000
 
 
 class Kills(threading.Thread):
-    """Kills and starts the broker whenever the load has got on."""
+    """Kills and starts the broker each time the load has advanced."""
 
     def __init__(self, broker, count, progress):
         super().__init__()

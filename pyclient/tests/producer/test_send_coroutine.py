@@ -95,7 +95,7 @@ def test_a_send_that_is_never_awaited_sends_nothing_and_warns(broker, topic):
 
 
 class Value(bytearray):
-    """Can be referred to weakly."""
+    """A value with weak references."""
 
 
 def test_a_send_that_is_never_awaited_is_freed_even_if_warnings_are_errors(monkeypatch):

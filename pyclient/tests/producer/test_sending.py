@@ -19,7 +19,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 def foreign_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    """What librdkafka reads of partition 0."""
+    """Returns the values that librdkafka reads from partition 0."""
     consumer = Foreign({"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True})
     consumer.assign([ForeignPlace(topic, 0, 0)])
     found: list[bytes] = []

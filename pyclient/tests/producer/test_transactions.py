@@ -119,7 +119,9 @@ def test_many_transactions_follow_each_other(bootstrap, producer, topic):
 
 
 def test_an_empty_transaction_sends_nothing_to_the_coordinator(producer, transactional_id, admin):
-    """Its coordinator hears of none: the end of one would be another state, or in version 2 another epoch."""
+    """The coordinator does not learn of the transaction. If one had ended there, its state, or in version 2 its epoch,
+    would differ.
+    """
     producer.init_transactions()
     [before] = admin.describe_transactions(transactional_id).values()
     with producer.transaction():
@@ -283,7 +285,7 @@ def test_committed_waits_for_offsets_of_a_pending_transaction(bootstrap, produce
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_another_producer_ends_a_prepared_transaction(bootstrap, transactional_id, topic, commit):
-    """The end is repeated, as after a lost response. The producer that prepared it can do nothing more."""
+    """The test ends it twice, as after a lost response. The producer that prepared it can only be closed."""
     with Producer(bootstrap, transactional_id=transactional_id) as producer:
         producer.begin_transaction()
         producer.send(topic, value=b"prepared")

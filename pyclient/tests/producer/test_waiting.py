@@ -92,7 +92,7 @@ def commit_in_vain(producer: Producer, pid: int, topic: str) -> None:
 
 
 def test_a_producer_continues_after_a_commit_without_an_answer(paused_broker):
-    """The commit waits in the broker's socket when that is stopped: it may happen, or the abort may."""
+    """The commit waits in the socket of the halted broker. Either the commit or the abort takes effect."""
     settings = {"transactional_id": "lost", "max_block_ms": 300, "request_timeout_ms": 300, "linger_ms": 0}
     with Producer(paused_broker.bootstrap, **settings) as producer:
         until(lambda: in_one_transaction(producer, "first-transaction"), "the first transaction")
@@ -111,7 +111,7 @@ def test_a_producer_continues_after_a_commit_without_an_answer(paused_broker):
 
 
 def in_one_transaction(producer: Producer, topic: str) -> bool:
-    """Whether a transaction was committed; not while the broker has something else to do."""
+    """Runs a transaction. Returns False if the broker was not ready for it."""
     try:
         with producer.transaction():
             producer.send(topic, value=b"after").result(PATIENCE_S)

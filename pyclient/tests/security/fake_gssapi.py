@@ -37,8 +37,8 @@ class Name(str):
 
 
 class Library(SimpleNamespace):
-    """The module. ``trouble`` is raised by each first step of a client. ``threads`` have run a broker's steps, and
-    ``client_threads`` a client's.
+    """Takes the place of the module. Each first step of a client raises ``trouble``. ``threads`` lists the threads that
+    ran a broker's steps, and ``client_threads`` those that ran a client's.
     """
 
     trouble: GSSError | None = None

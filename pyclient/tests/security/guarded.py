@@ -1,4 +1,4 @@
-"""How clients come to a broker that asks for names (``harness.servers.guarded``)."""
+"""The settings with which clients log in to a broker with authentication (``harness.servers.guarded``)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from harness.servers.guarded import PASSWORD
 
 
 def by_name(user: str) -> dict[str, Any]:
-    """The settings of a client that comes as this user."""
+    """Returns the settings of a client that logs in as this user."""
     named = {"sasl_mechanism": "PLAIN", "sasl_username": user, "sasl_password": PASSWORD}
     return {"security_protocol": "SASL_PLAINTEXT", **named}

@@ -1,4 +1,4 @@
-"""ACLs, quotas and tokens by the admin client, and clients to which rights are missing, against a real Kafka."""
+"""ACLs, quotas and tokens by the admin client, and clients that lack rights, against a real Kafka."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOPIC, GROUP, ID = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType
 ALICE, BOB = "User:alice", "User:bob"
 QUICK = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 1_000_000}
 MUCH = {"consumer_byte_rate": 1 << 40}
-"""A quota that keeps no other test waiting."""
+"""A quota so high that no other test has to wait."""
 
 numbers = count(1)
 
@@ -210,7 +210,7 @@ def test_an_admin_call_names_the_missing_right(java_broker: GuardedKafka, topic:
 
 
 def refusal(consumer: Consumer) -> KafkaError:
-    """What a poll raises."""
+    """Returns the error that a poll raises."""
     with pytest.raises((GroupAuthorizationFailed, TopicAuthorizationFailed)) as caught:
         consumer.poll(PATIENCE_S)
     return caught.value

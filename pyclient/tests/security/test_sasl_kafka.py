@@ -43,7 +43,9 @@ QUICKLY_S = 20.0
 
 
 class SecuredKafka(RealKafka):
-    """Has listeners of SASL beside the plain one; by TLS with every mechanism, else without OAUTHBEARER."""
+    """Has listeners with SASL beside the plain one. The one with TLS has every mechanism, the other one all but
+    OAUTHBEARER.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
@@ -52,7 +54,7 @@ class SecuredKafka(RealKafka):
         self.config |= QUICK
 
     def at(self, protocol: str) -> str:
-        """The address of a listener."""
+        """Returns the address of a listener."""
         return f"{self.host}:{self.ports[protocol]}"
 
     def _properties(self) -> dict[str, str]:
@@ -91,7 +93,7 @@ def java_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKaf
 
 
 def client(protocol: str, mechanism: str, **more: Any) -> dict[str, Any]:
-    """A client's settings."""
+    """Returns a client's settings."""
     known: dict[str, Any] = {"security_protocol": protocol, "sasl_mechanism": mechanism}
     if protocol == "SASL_SSL":
         known["ssl_truststore_certificates"] = world().authority

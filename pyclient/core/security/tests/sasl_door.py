@@ -1,4 +1,4 @@
-"""A broker's side of SASL for a scripted broker: it knows one user, and lies as a test wants."""
+"""A broker's side of SASL for a scripted broker: it knows one user, and gives false answers if a test wants them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client core by SASL, against a broker that lets in whom the test says."""
+"""The client core with SASL, against a broker that admits the user whom the test chooses."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def saying(mechanism="SCRAM-SHA-256", **settings):
-    """A client's settings."""
+    """Returns a client's settings."""
     known = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism}
     return known | {"sasl_username": USER, "sasl_password": PASSWORD} | settings
 
 
 async def refusal(broker, kind=SaslRefused, **settings):
-    """What ``start`` raises."""
+    """Returns the error that ``start`` raises."""
     async with client_of(broker.address, **saying(**settings)) as client:
         with pytest.raises(kind) as caught:
             await client.start(PATIENCE_S)
@@ -45,7 +45,7 @@ async def refusal(broker, kind=SaslRefused, **settings):
 
 
 async def first_trouble(broker, **settings):
-    """Of what may be over soon, so that ``start`` goes on."""
+    """Returns the first retriable error, after which ``start`` tries again."""
     async with client_of(broker.address, **settings) as client:
         starting = asyncio.ensure_future(client.start(PATIENCE_S))
         while (trouble := client.nodes.bootstrap[0].trouble or client._keeper.trouble) is None:
@@ -55,7 +55,7 @@ async def first_trouble(broker, **settings):
 
 
 async def asking(client, until):
-    """Asks again and again. Raises what is not retriable."""
+    """Sends requests until the condition holds. Raises errors that are not retriable."""
     while not until():
         try:
             await client.send(7, Metadata, Metadata.Request(topics=[]))
@@ -249,7 +249,7 @@ async def test_a_password_is_hashed_once_and_outside_the_event_loop(monkeypatch)
 
 @pytest.fixture
 def often(monkeypatch):
-    """A connection may authenticate again after a moment."""
+    """Lets connections authenticate again after a moment."""
     monkeypatch.setattr(messages, "LEAST_S", 0.0)
 
 

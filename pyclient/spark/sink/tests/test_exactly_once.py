@@ -83,7 +83,9 @@ def test_a_fenced_run_does_not_claim_again():
 
 
 def test_a_run_planned_earlier_cannot_claim_after_a_later_one():
-    """A task of a dead driver got its slot late: its run is not known to be deposed, as it has never claimed."""
+    """A task of a dead driver got its slot late. The ledger does not know its run as deposed, because the run has never
+    claimed.
+    """
     old, new = Plan(1_000, "a"), Plan(2_500, "b")
     state = after(claim(State(), "q", "new", new))
     with pytest.raises(Deposed, match="run new holds it, whose batch was planned 1500 ms after that of run old"):
@@ -173,7 +175,9 @@ def test_a_refused_commit_is_a_loss_unless_the_transaction_is_committed():
 
 
 class Run:
-    """A driver and its tasks: they look at the ledger, append what follows from it some time later, and look again."""
+    """A driver and its tasks. They read the ledger, append the record that follows from it some time later, and read
+    again.
+    """
 
     def __init__(self, name):
         self.name = name
@@ -182,7 +186,7 @@ class Run:
         self.dead = False
 
     def step(self, log, ended):
-        """One look, or one append."""
+        """Reads the ledger once, or appends one record."""
         if self.planned is not None:
             log.append(self.planned)
             self.planned, self.appended = None, self.planned

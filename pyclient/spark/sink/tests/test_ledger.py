@@ -1,4 +1,4 @@
-"""The ledger does not pass for empty where it cannot be read."""
+"""A ledger that cannot be read is an error, and does not count as empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process keeps, and to which driver it belongs."""
+"""The producers that a process keeps, and the driver to which the process belongs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings of ``kafka.*`` the sink takes, and which query a checkpoint is of."""
+"""Which settings of ``kafka.*`` the sink takes, and to which query a checkpoint belongs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of transactions is answered, or an error."""
+"""A question about transactions gets a complete answer, or raises an error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def test_no_transaction_is_old_if_the_broker_cannot_filter_by_duration():
 
 
 class Moving(Refusing):
-    """A coordinator that moves while all brokers are asked for their transactions: no broker lists it."""
+    """A coordinator that moves while all brokers list their transactions, so no broker lists those of this coordinator.
+    """
 
     def list_transactions(self, *, states, longer_than_ms=-1):
         return []
