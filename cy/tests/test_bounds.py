@@ -1,7 +1,7 @@
 """No function reads beyond the end of a buffer: the page after it is protected.
 
-The program below runs in a process of its own. It puts data flush against the forbidden page and
-gives it, whole, cut and damaged, to everything that reads by pointers.
+The program below runs in a process of its own. It puts data directly before the protected page, and passes them, whole,
+cut and damaged, to each function that reads by pointers.
 """
 
 from __future__ import annotations

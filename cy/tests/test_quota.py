@@ -1,4 +1,4 @@
-"""What a client may still do, as each of its requests asks it; ``pybroker/quotas`` tests the arithmetic."""
+"""The rest of a client's quota, which the broker computes for each request. ``pybroker/quotas`` tests the arithmetic."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ import pytest
 
 CY = Path(__file__).parents[1]
 FLOORS = ["client", "consume", "produce", "compaction", "batch", "wire", ""]
-"""From the top; "" has what every room stands on, modules without a room."""
+"""The rooms from the top down. "" stands for the modules without a room, which every room may import."""
 NEIGHBOURS = {"consume", "produce", "compaction"}
-"""They know nothing of each other."""
+"""Rooms that must not import each other."""
 
 
 def imported(text: str) -> set[str]:
-    """The rooms that a module's text names in imports."""
+    """Returns the rooms that the text of a module imports."""
     names = re.findall(r"^\s*(?:from|cimport|import) cy((?:\.\w+)*)(?: c?import|$| as)", text, flags=re.MULTILINE)
     rooms = {name.split(".")[1] if "." in name else "" for name in names}
     return {room if room in FLOORS else "" for room in rooms}

@@ -15,7 +15,7 @@ PATIENCE_S = 60
 
 
 def is_free(lock):
-    """Whether another thread may enter."""
+    """Returns whether another thread may enter."""
     entered = threading.Event()
 
     def enter():

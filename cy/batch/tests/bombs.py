@@ -25,7 +25,7 @@ XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
 
 def gzip_bomb(mebibytes: int, size_claimed: int) -> bytes:
-    """Members cannot be bent by hand, but a flushed piece of a stream can be repeated."""
+    """Returns a gzip bomb. A member cannot be made by hand, but a flushed piece of a stream can be repeated."""
     stream = zlib.compressobj(9, wbits=31)
     head = stream.compress(bytes(MIB)) + stream.flush(zlib.Z_FULL_FLUSH)
     piece = stream.compress(bytes(MIB)) + stream.flush(zlib.Z_FULL_FLUSH)
@@ -46,7 +46,7 @@ def varint(number: int) -> bytes:
 
 
 def snappy_raw(size_claimed: int, size: int) -> bytes:
-    """A literal byte, then copies of 64 bytes from one back."""
+    """Returns a literal byte, then copies of 64 bytes from offset 1."""
     copies = (size - 4) // 3
     return varint(size_claimed) + b"\x00A" + b"\xfe\x01\x00" * copies
 
@@ -56,7 +56,7 @@ def xerial(block: bytes, count: int) -> bytes:
 
 
 def lz4_frame(content_size: int | None, blocks: int) -> bytes:
-    """Blocks of 4 MiB of zeros, repeated; the header's checksum is right."""
+    """Returns repeated blocks of 4 MiB of zeros, with a correct checksum of the header."""
     size = 4 * MIB
     frame = lz4.frame.compress(
         bytes(size), block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False, store_size=False
@@ -68,7 +68,7 @@ def lz4_frame(content_size: int | None, blocks: int) -> bytes:
 
 
 def lz4_header_with_size(content_size: int) -> bytes:
-    """Searches the one byte of the header's checksum, so that no xxHash is needed."""
+    """Returns a header, whose checksum is found by trying all bytes, so that no xxHash is needed."""
     for checksum in range(256):
         header = bytes.fromhex("04224d186870") + struct.pack("<QB", content_size, checksum)
         try:
@@ -80,7 +80,7 @@ def lz4_header_with_size(content_size: int) -> bytes:
 
 
 def zstd_frame(blocks: int, content_size: int | None = None, *, window: int = 0x50) -> bytes:
-    """Run-length blocks: four bytes become 128 KiB."""
+    """Returns run-length blocks, whose four bytes become 128 KiB each."""
     if content_size is None:
         header = bytes((0x00, window))
     else:
@@ -123,7 +123,7 @@ def bombs() -> dict[str, tuple[Codec, bytes]]:
 
 
 def batch_of(codec: Codec, records: bytes) -> bytes:
-    """A record batch whose header is beyond reproach."""
+    """Returns a record batch with a valid header."""
     builder = Builder()
     builder.append(0, None, b"")
     batch = bytearray(builder.build()[:61] + records)

@@ -47,7 +47,7 @@ def record(
 
 
 def batch_of(records: bytes, count: int = 1, *, codec: Codec = Codec.NONE, **fields: int) -> bytes:
-    """A batch of hand-made records, with a good CRC."""
+    """Returns a batch of hand-made records, with a correct CRC."""
     builder = Builder(codec=codec)
     builder.append(0, None, None)
     octets = bytearray(builder.build()[:HEADER_SIZE] + compress(codec, records))
@@ -57,7 +57,7 @@ def batch_of(records: bytes, count: int = 1, *, codec: Codec = Codec.NONE, **fie
 
 
 def sealed(octets: bytearray) -> bytes:
-    """With the right size and CRC."""
+    """Returns the batch with the correct size and CRC."""
     struct.pack_into(">i", octets, 8, len(octets) - 12)
     struct.pack_into(">I", octets, 17, crc32c(octets[21:]))
     return bytes(octets)

@@ -174,7 +174,7 @@ def test_offsets_that_do_not_grow_cannot_be_converted() -> None:
 
 
 def with_field(length: int) -> bytes:
-    """A message whose value has an impossible length, and a good CRC."""
+    """Returns a message whose value has an impossible length, with a correct CRC."""
     body = struct.pack(">bBqii", 1, 0, 5, -1, length) + b"abc"
     return struct.pack(">qiI", 0, 4 + len(body), zlib.crc32(body)) + body
 

@@ -13,7 +13,7 @@ from cy.client.held_signals import are_held, guard, held_signals, readable
 
 @pytest.fixture
 def met():
-    """The numbers of the signals that Python has handled."""
+    """Returns the list of the signal numbers that Python has handled so far."""
     numbers = []
     kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
     before = {kind: signal.signal(kind, lambda number, frame: numbers.append(number)) for kind in kinds}

@@ -186,7 +186,7 @@ def test_an_aborted_transaction_stays_in_the_index_as_long_as_its_marker():
 
 @pytest.mark.parametrize("codec", [0, 3])
 def test_damage_anywhere_is_refused(codec):
-    """Every byte of a batch changed: nothing crashes, nothing is taken."""
+    """Each byte of a batch is changed in turn: nothing crashes, and no key is taken."""
     data = batch((b"a", b"1"), (b"b", None), codec=codec)
     offsets, _ = scanned(data)
     for position in range(12, len(data)):

@@ -186,7 +186,7 @@ def test_a_failing_waiter_is_logged_and_the_others_are_called(caplog):
 
 
 def referred(start):
-    """What can be reached from an object, in three steps."""
+    """Returns the objects that can be reached from an object in three steps."""
     found = [start]
     for _ in range(3):
         found += [each for each in gc.get_referents(*found) if not isinstance(each, type)]

@@ -24,19 +24,19 @@ def make(partitions=3, **settings):
 
 
 def taken(queue):
-    """The batch that is next to be sent, which leaves the queue."""
+    """Removes the batch that is next to be sent from the queue, and returns it."""
     batch = queue.first()
     queue.remove(batch)
     return batch
 
 
 def drained(queue):
-    """All batches, which leave the queue."""
+    """Removes all batches from the queue, and returns them."""
     return [taken(queue) for _ in queue.batches()]
 
 
 def records_of(queues, partitions=3):
-    """partition -> values, of everything that waits."""
+    """Returns the values of all waiting records by partition."""
     found = {}
     for number in range(partitions):
         for batch in drained(queues.topic("t").queues[number]):
@@ -182,7 +182,7 @@ def test_memory_is_free_again_after_release():
 
 
 def full_batch(queues, value):
-    """The records of a batch of some 100 KB, taken and sealed, and the batch."""
+    """Returns the records of a batch of some 100 KB, and the batch, taken from its queue and sealed."""
     for _ in range(1000):
         queues.send("t", value * 100, partition=0)
     batch = taken(queues.topic("t").queues[0])

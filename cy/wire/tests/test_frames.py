@@ -34,7 +34,7 @@ def take_all(reader: FrameReader) -> list[bytes]:
 
 
 def visit(reader: FrameReader, sock: socket.socket) -> list[bytes]:
-    """One visit as a connection does it."""
+    """Makes one visit as a connection does, and returns its frames."""
     assert reader.receive(sock.fileno()) > 0
     found = take_all(reader)
     reader.keep()

@@ -49,7 +49,7 @@ def frame(body: bytes) -> bytes:
 
 
 def visit(reader: FrameReader, layer: Layer) -> list[bytes]:
-    """One visit as a connection does it."""
+    """Makes one visit as a connection does, and returns its frames."""
     found = []
     if reader.receive_by(layer) > 0:
         while (got := reader.next()) is not None:

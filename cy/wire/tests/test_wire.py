@@ -37,7 +37,7 @@ Box = message_class("Box", {"value": None}, {"__module__": __name__})
 
 
 def codec(wire_type: WireType, *, flexible: bool = False) -> Codec:
-    """A codec of messages with one field of that type."""
+    """Returns a codec of messages with one field of that type."""
     return Codec("box", 1, 0, 0, 0, lambda _: Plan(Box, [("value", wire_type)], [], [], flexible))
 
 

@@ -1,4 +1,4 @@
-"""Record batches as other programs wrote them (``batches.txt``), and the records they hold."""
+"""Record batches that other programs wrote (``batches.txt``), with the records in them."""
 
 from __future__ import annotations
 
