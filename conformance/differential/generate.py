@@ -347,7 +347,7 @@ def _transactions(draft: Draft, actor: int) -> None:
 
 
 def _exactly_once(draft: Draft, actor: int) -> None:
-    """Draws an action around offsets in a transaction. The client that commits them may be a member of the group or not."""
+    """Draws an action around offsets in a transaction. A member of the group commits them, or a client that is none."""
     idea = draft.ideas[actor]
     if not idea.has_id:
         draft.add(actor, "init")

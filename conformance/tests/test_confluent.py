@@ -1,4 +1,4 @@
-"""What librdkafka gives in two calls, and a rebalance between them."""
+"""A poll of librdkafka's driver makes two calls, and a rebalance may come between them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The protocol's numbers appear only by name: error codes, kinds of resources and coordinators.
 
-Looked for in the source, as a comparison with a bare number reads well and is wrong unnoticed.
+The test searches the source, because a comparison with a wrong bare number reads well, and nobody notices it.
 """
 
 from __future__ import annotations

@@ -125,9 +125,10 @@ class HandledError(Exception):
 
 @pytest.fixture
 def configure(monkeypatch: pytest.MonkeyPatch) -> Hook:
-    """``toxfile.py``'s hook for an environment, when ``-e`` names these: returns the settings that tox would read.
+    """Returns a function that calls ``toxfile.py``'s hook for an environment, as if ``-e`` named these. It returns the
+    settings that tox would read.
 
-    tox is where it runs, not in the environments that it makes: stand-ins are in its place.
+    tox is not installed in the environments that it makes, so stand-ins take its place.
     """
     for name in ("tox", "tox.config", "tox.config.loader", "tox.session"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))

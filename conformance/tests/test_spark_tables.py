@@ -1,4 +1,4 @@
-"""The files of a table that Spark has streamed, of its logs."""
+"""The files of a table that Spark has streamed, according to the logs in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A test's own time limit counts, also where it is longer than that of a run that hangs."""
+"""A test's own time limit applies, even if it is longer than the limit for a run that hangs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_slow():
 
 
 def run(folder: Path, marker: str) -> subprocess.CompletedProcess[str]:
-    """Runs a test with that marker, which takes longer than a hanging run may."""
+    """Runs a test with that marker. The test takes longer than the limit for a run that hangs."""
     (folder / "test_slow.py").write_text(SLOW.format(marker=marker))
     settings = [f"faulthandler_timeout={PATIENCE_S}", "faulthandler_exit_on_timeout=true"]
     settings += [f"timeout={PATIENCE_S}"] if "campaign" in marker else []

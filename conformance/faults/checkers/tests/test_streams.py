@@ -19,8 +19,9 @@ Row = tuple[int, bytes]
 
 
 class World:
-    """Two streams in two partitions, a reader of everything, and a group of two members. One stream came to its end.
-    The writer of the other was killed behind record 35, and got no answer for that one and the four before it.
+    """Two streams in two partitions, a reader of everything, and a group of two members. One stream was written to its
+    end. The writer of the other one was killed after record 35. It got no answer for this record and the four before
+    it.
     """
 
     def __init__(self, folder: Path) -> None:
