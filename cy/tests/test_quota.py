@@ -1,4 +1,4 @@
-"""The rest of a client's quota, which the broker computes for each request. ``pybroker/quotas`` tests the arithmetic."""
+"""The rest of a client's quota, as each request computes it. ``pybroker/quotas`` tests the arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Checks that the search for garbage sees everything that this test leaves, and nothing that others leave."""
+"""Checks that the search for garbage finds everything that the test itself leaves, and nothing that other code leaves.
+"""
 
 from __future__ import annotations
 
