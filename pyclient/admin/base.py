@@ -45,7 +45,7 @@ class Base:
         self._timeout: float = self._config.default_api_timeout_ms / 1000
         """The default time limit of a method, in seconds."""
         self.unclosed = watch(self, "pyclient.aio.Admin", self._client.close)
-        """Call ``detach()`` if other code closes this client."""
+        """Warns if this client is never closed. Call its ``detach()`` if other code closes the client."""
 
     def __repr__(self) -> str:
         if not hasattr(self, "unclosed"):

@@ -1,6 +1,6 @@
 """Configurations of topics, brokers and groups: describe them, alter single keys, list resources with a configuration.
 
-A request about a broker or its loggers goes to that broker, any other to any broker.
+Requests about a broker or its loggers go to that broker. All other requests go to any broker.
 """
 
 from __future__ import annotations

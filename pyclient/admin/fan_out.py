@@ -21,7 +21,7 @@ Locate = Callable[[Collection[K]], Awaitable[Mapping[K, "int | KafkaError"]]]
 Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "R | KafkaError"]]]
 
 LAG_S: Final = 1.0
-"""How long a broker may not know a topic that was just created at another one."""
+"""The time for which a broker may still not know a topic that was created through another broker."""
 
 
 async def fan_out(
@@ -35,8 +35,8 @@ async def fan_out(
 ) -> Results[K, R]:
     """Asks about each key at the broker that ``locate`` returns, by one request per broker and round.
 
-    Repeats it until ``deadline`` for retriable errors, or if ``retry`` is given, for the errors that it names. Repeats
-    nothing if no server can be reached.
+    Repeats the requests until ``deadline`` after retriable errors, or, if ``retry`` is given, after the errors that it
+    names. Repeats nothing if no server can be reached.
     """
     results: Results[K, R] = Results()
     backoff, since = client.backoff(), client.clock()

@@ -173,9 +173,8 @@ class Consumer(ConsumerApi):
     async def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
         """Reads these topics, or all topics whose whole name matches a pattern.
 
-        With ``group_id`` the consumer shares them with its group. Without it, the consumer reads them alone, from
-        where auto.offset.reset says. With ``latest``, partitions that are added later are read from their first
-        record.
+        With ``group_id`` the consumer shares them with its group. Without it, the consumer reads them alone, and begins
+        where auto.offset.reset says. With ``latest``, partitions that are added later are read from their first record.
 
         With group_protocol="consumer" the group's coordinator matches the pattern, by RE2/J (KIP-848). For a pattern
         with look-around or back-references ``poll`` then raises InvalidRegularExpression. The client itself matches if

@@ -55,7 +55,8 @@ class OutOfTime(RequestTimedOut):
 
 
 class Client:
-    """Requests to brokers by node id (``nodes``). Connections are opened when first needed, and again after a loss.
+    """Sends requests to brokers, which it names by node ids (``nodes``). Connections are opened when first needed, and
+    again after a loss.
 
     ``config`` has the keys of all clients (``pyclient.config.client``): bootstrap.servers, client.id,
     request.timeout.ms, default.api.timeout.ms, retry.backoff.ms and others. With ``separate_coordinators``,
@@ -280,7 +281,7 @@ class Client:
         self.learn(response, [row.name for row in response.topics if row.name])
 
     def learn(self, response: Metadata.Response, asked: Collection[str] | None) -> None:
-        """Takes a Metadata response to the caller's request for these topics (None: all)."""
+        """Updates the cluster from a Metadata response to the caller's request for these topics (None: all)."""
         self.cluster.update(response, asked)
         self.nodes.follow()
 

@@ -123,8 +123,8 @@ class Cluster:
     # -- updates -----------------------------------------------------------------------------------
 
     def update(self, response: Metadata.Response, asked: Collection[str] | None) -> frozenset[str]:
-        """Takes a Metadata response to a request for ``asked`` (None: all). Returns the changed topics, after telling
-        the listeners.
+        """Applies a Metadata response to a request for the topics ``asked`` (None: all). Returns the changed topics,
+        after telling the listeners.
         """
         brokers = {
             row.node_id: Broker(row.node_id, row.host, row.port, row.rack)
@@ -141,7 +141,7 @@ class Cluster:
         return self._tell(changed)
 
     def _take(self, row: Metadata.Response.MetadataResponseTopic) -> bool:
-        """Takes one topic of a response. Returns whether anything has changed."""
+        """Applies one topic of a response. Returns whether anything has changed."""
         name = row.name
         assert name is not None
         error = of_code(row.error_code)
@@ -189,7 +189,7 @@ class Cluster:
         self.version += 1
 
     def leader_changed(self, tp: TopicPartition, node: int, epoch: int) -> bool:
-        """Takes a partition's new leader from a response (KIP-951). Returns False if the leader is not new, or if its
+        """Applies a partition's new leader from a response (KIP-951). Returns False if the leader is not new, or if its
         address is unknown and the metadata must be requested.
         """
         known = self.partition(tp)

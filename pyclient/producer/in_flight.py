@@ -207,7 +207,7 @@ class Lane:
         batch.phase = ARRIVED
 
     def wait(self, batch: ProducerBatch) -> None:
-        """Lets the batch, which has arrived, wait to be sent again, unless it was denied."""
+        """Lets a batch that was answered or lost wait to be sent again, unless it was denied."""
         if batch.phase is ARRIVED:
             batch.phase = WAITING
 
@@ -239,7 +239,7 @@ class Lane:
         return found if found and self.wants_reset() else []
 
     def refused(self, batch: ProducerBatch) -> None:
-        """Gives up the batch, which has arrived. If it was not written, its sequences leave a gap."""
+        """Gives up a batch that was answered or lost. If it was not written, its sequences leave a gap."""
         if batch.maybe_written:
             for other in self._before(batch):
                 other.unprovable = True

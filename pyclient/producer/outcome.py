@@ -187,7 +187,7 @@ class Outcomes:
         return self.client.rights.told(_refusal(batch, row), topic=batch.topic, transactional_id=id)
 
     def _new_leader(self, batch: ProducerBatch, row: Any) -> bool:
-        """Takes the new leader from the answer (KIP-951). Returns True if it was not known."""
+        """Applies the new leader in the answer (KIP-951). Returns True if it was not known."""
         leader = row.current_leader
         if leader is None or leader.leader_id < 0:
             return False

@@ -1,9 +1,10 @@
 """Sends batches from the queues to the brokers. Runs on the client's loop.
 
-``run`` is the centre: an application calls it when a queue has a new batch, a timer when a linger or a back-off is
-over, and every response. It looks at the lanes with waiting batches, and sends what may go now. A broker that can take
-another request gets one if a batch for any of its partitions is due. The request contains the oldest batch of each of
-its partitions. Lanes without waiting batches are skipped, so a single record costs one check and one request.
+``run`` is the centre. An application calls it when a queue has a new batch, and a timer when a linger or a back-off is
+over. It also runs after every response. It looks at the lanes with waiting batches, and sends what may go now. A broker
+that can take another request gets one if a batch for any of its partitions is due. The request contains the oldest
+batch of each of its partitions. Lanes without waiting batches are skipped, so a single record costs one check and one
+request.
 
 ``pyclient.producer.outcome`` decides the outcome of a batch, ``pyclient.producer.in_flight`` what may be sent to a
 partition. One timer, set for the oldest batch, serves all delivery timeouts.

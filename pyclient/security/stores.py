@@ -1,7 +1,7 @@
 """Key stores and trust stores from Kafka's settings: PEM as a file or as text, PKCS12, JKS.
 
 ``ssl.keystore.type`` and ``ssl.truststore.type`` are PEM, PKCS12 or JKS. As in Java, PKCS12 is also read if the setting
-is JKS: the first bytes of a file tell which it is. Without a type, they tell PEM too.
+is JKS: the first bytes of a file tell the type. If no type is set, they also identify PEM.
 """
 
 from __future__ import annotations

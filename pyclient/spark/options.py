@@ -32,7 +32,7 @@ class Use(Flag):
 
 class Option(NamedTuple):
     """One row of the table. ``default`` None means not set. ``low`` is the least number, ``words`` a string's values.
-    ``needs`` names another option and its values: this option has no effect unless that one has one of them.
+    ``needs`` names another option and some of its values: without one of these values, this option has no effect.
     """
 
     name: str

@@ -99,7 +99,7 @@ class Membership(ABC):
 
     @property
     def is_joining(self) -> bool:
-        """Whether a rebalance is waiting for the group's answer. Commits would wait for it, and be rejected."""
+        """Whether a rebalance is waiting for the group's answer. Commits would wait until then, and be rejected."""
         return False
 
     def show(self) -> None:

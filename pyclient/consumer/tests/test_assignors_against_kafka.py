@@ -135,7 +135,7 @@ class History:
 
 
 class Witness:
-    """Kafka's answers."""
+    """Asks Kafka's assignors, which run in a JVM."""
 
     def __init__(self) -> None:
         command = [*peers.jvm("256m"), "-ea", str(WITNESS)]

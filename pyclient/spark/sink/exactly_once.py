@@ -1,4 +1,4 @@
-"""The protocol of exactly once. It makes decisions and does no I/O; ``commits`` asks it, ``ledger`` is its log.
+"""The protocol of exactly once. It makes decisions and does no I/O; ``commits`` calls it, and ``ledger`` is its log.
 
 Spark runs a batch as tasks, then calls ``commit`` on the driver. If the driver dies, Spark runs the batch again with
 the same number until a ``commit`` of it returns. So exactly one of these runs must write the batch, as a whole.

@@ -115,8 +115,8 @@ class StreamSource:
 
     def _looked(self, start: Offsets) -> Offsets:
         """Returns where the logs end now, but never before ``start``, except for topics that were created again. A
-        missing partition keeps its offset: a broker may not know it yet. If it comes back, it continues there, or its
-        topic has another id.
+        missing partition keeps its offset: a broker may not know it yet. If the partition comes back, it continues at
+        that offset, unless its topic has another id.
         """
         partitions = self._there()
         renewed = self._renewal(start)
