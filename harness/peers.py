@@ -191,7 +191,8 @@ def _archive(main_class: str) -> Path:
 
 @contextlib.contextmanager
 def _archiving(main_class: str) -> Iterator[Path | None]:
-    """Yields where a run may write its class archive, and then renames it, because others may be reading the old one.
+    """Yields the path to which a run may write its class archive. Then renames the archive, because other processes may
+    be reading the old one.
     """
     archive = _archive(main_class)
     if archive.exists() or not os.access(libs().parent, os.W_OK):

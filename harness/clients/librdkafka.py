@@ -176,7 +176,9 @@ def write(
     keys: Sequence[bytes] | None = None,
     **settings: object,
 ) -> list[Message]:
-    """Writes all values in order, over retries too. Returns their delivery reports, all of them good."""
+    """Writes all values in order, even if librdkafka retries. Returns their delivery reports, none of which has an
+    error.
+    """
     reports = Deliveries()
     client = producer(broker, **{"acks": "all", "enable_idempotence": True, **settings})
     for place, value in enumerate(values):

@@ -80,7 +80,7 @@ class Member:
         )
 
     def joined(self, version: int = 7) -> Any:
-        """Receives the reply to a join, and keeps its values if it is good."""
+        """Receives the reply to a join, and keeps the reply's values if it has no error."""
         reply, self._early_reply = self._early_reply, None
         if reply is None:
             reply = self.wire.reply("JoinGroup", version)

@@ -27,7 +27,7 @@ Rule = Callable[[int, int], bool]
 class FaultProxy:
     """Listens on a port of its own and forwards to ``target``, which may come and go.
 
-    Give the broker ``advertised.listeners`` of this address, so that clients never learn another.
+    Give the broker ``advertised.listeners`` of this address, so that clients learn no other address.
     """
 
     def __init__(self, target: Callable[[], tuple[str, int]]) -> None:

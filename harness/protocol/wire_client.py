@@ -147,7 +147,7 @@ class Wire:
 
         Raises:
             ConnectionClosed: the broker closed the connection.
-            TimeoutError: nothing came.
+            TimeoutError: no reply came in time.
         """
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)

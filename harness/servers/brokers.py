@@ -313,7 +313,7 @@ class RealKafka(Broker):
         raise BrokerError(f"Kafka {what}{self._tail()}")
 
     def _serves(self) -> bool:
-        """Returns whether the broker has joined its own cluster. It prints nothing that says so."""
+        """Returns whether the broker has joined its own cluster. The broker itself does not print that."""
         try:
             with Wire(self.address, 5) as wire:
                 return bool(wire.ask("Metadata", 1, topics=[]).brokers)

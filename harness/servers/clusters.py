@@ -46,7 +46,8 @@ def is_running(pid: int) -> bool:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Sends a signal to a process that may have ended. A pid of 0 gets none, because that means our own process group.
+    """Sends a signal to a process that may have ended. Sends nothing to pid 0, because that means our own process
+    group.
     """
     if pid:
         with contextlib.suppress(ProcessLookupError):
@@ -147,8 +148,8 @@ class Brokers(ABC):
         return bool(found) and all(len(row.isr) == len(row.replicas) and row.leader >= 0 for row in found)
 
     def is_led(self, topic: str) -> bool:
-        """Returns whether the leader of each partition itself says that it leads. It may learn of its election later
-        than another broker.
+        """Returns whether the leader of each partition itself says that it leads. A leader may learn of its election
+        later than other brokers.
         """
         numbers = defaultdict(list)
         for number, row in self.partitions(topic).items():
@@ -256,7 +257,7 @@ class Cluster(Brokers):
         """Starts all brokers. Returns when all accept requests.
 
         Raises:
-            BrokerError: they did not.
+            BrokerError: they did not accept requests in time.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         port = next(iter(self.ports.values()), 0)
