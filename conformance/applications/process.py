@@ -12,7 +12,7 @@ STOP_TIMEOUT_S = 120
 
 
 class Application:
-    """One process. Its output goes to ``log_file``, over all its starts."""
+    """One process. ``log_file`` gets the output of all its starts."""
 
     def __init__(self, command: Sequence[str], log_file: Path) -> None:
         self.command = list(command)

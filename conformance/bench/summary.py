@@ -88,7 +88,7 @@ def missed(page: str) -> list[str]:
 
 
 def rendered(docs: Path) -> str:
-    """Returns the table, followed by the other suites in short."""
+    """Returns the table, followed by short lines about the other suites."""
     lines = ["| | pybroker | Apache Kafka | More |", "|---|---|---|---|"]
     for line in LINES:
         more = f"[{line.section}](#{line.section.replace(' ', '-')})" if line.section else ""

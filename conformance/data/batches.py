@@ -153,7 +153,7 @@ def message(
     timestamp: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """One message of the formats v0 and v1: offset, size, CRC-32, magic, attributes, [timestamp], key, value."""
+    """Returns one message of format v0 or v1: offset, size, CRC-32, magic, attributes, [timestamp], key, value."""
     body = struct.pack(">bb", magic, attributes)
     if magic == 1:
         body += struct.pack(">q", timestamp)

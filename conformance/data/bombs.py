@@ -24,7 +24,7 @@ def record_start(value_size: int) -> bytes:
 
 
 def gzip_bomb(size: int) -> bytes:
-    """Deflate packs zeros 1030 : 1; the middle is one compressed MiB, repeated."""
+    """Returns a gzip stream. Deflate packs zeros 1030 : 1, and the middle of the stream repeats one compressed MiB."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     start = packer.compress(record_start(size)) + packer.flush(zlib.Z_FULL_FLUSH)
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -42,7 +42,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def snappy_bomb(size: int) -> bytes:
-    """The raw form: the declared size, a literal, then copies of 64 bytes from offset 1."""
+    """Returns the raw form: the declared size, a literal, then copies of 64 bytes from offset 1."""
     start = record_start(size)
     copies = size // 64
     literal = bytes(((len(start) - 1) << 2,)) + start
@@ -50,12 +50,14 @@ def snappy_bomb(size: int) -> bytes:
 
 
 def snappy_liar(declared: int = 2**32 - 1) -> bytes:
-    """Declares 4 GiB and holds nothing. In Java's framing and raw, a decoder may allocate the declared size."""
+    """Returns data that declare 4 GiB and contain nothing. A decoder of Java's framing, or of the raw form, may
+    allocate the declared size.
+    """
     return unsigned_varint(declared) + b"\0a"
 
 
 def lz4_bomb(size: int) -> bytes:
-    """One frame of 4 MiB blocks; a match's length costs one byte per 255 bytes."""
+    """Returns one frame of 4 MiB blocks; a match's length costs one byte per 255 bytes."""
     start = record_start(size)
     first = bytes((len(start) << 4 | 15,)) + start + struct.pack("<H", 1)
     run = (4 * MIB - 1024) // 255
@@ -67,7 +69,7 @@ def lz4_bomb(size: int) -> bytes:
 
 
 def zstd_bomb(size: int) -> bytes:
-    """Hand-made frames of run-length blocks: four bytes for 128 KiB each."""
+    """Returns hand-made frames of run-length blocks: four bytes for 128 KiB each."""
     start = zstandard.ZstdCompressor().compress(record_start(size))
     block = ((128 << 10) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
     last = (1 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"\0"

@@ -1,7 +1,7 @@
 """Brokers with an authorizer on both sides: users instead of nobody, and sequences that change ACLs meanwhile.
 
-The steps between are those of ``generate``. Alice and Bob send them, the actors 0 and 1. The third actor is a super
-user. He sends most of the steps about ACLs.
+All other steps are those of ``generate``. The actors 0 and 1 send them as Alice and Bob. The third actor is a super
+user, who sends most of the steps about ACLs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class GuardedSide(Side):
 
 
 def guarded_broker(kind: type[Guarded], folder: Path) -> Guarded:
-    """Returns a broker with the settings of the other sequences."""
+    """Returns a broker with an authorizer. Otherwise its settings are those for sequences without ACLs."""
     broker = kind(folder)
     broker.configure(**SETTINGS)
     return broker

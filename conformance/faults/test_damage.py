@@ -1,5 +1,5 @@
-"""Damages files as a crash or bit rot does: cases 1, 2, 4, 6 to 10. The broker serves nothing wrong and loses nothing
-good.
+"""Damages files as a crash or bit rot does: cases 1, 2, 4, 6 to 10. The broker serves no damaged record and loses no
+intact one.
 """
 
 from __future__ import annotations

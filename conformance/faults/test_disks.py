@@ -77,7 +77,7 @@ def test_case_11_a_full_disk_acknowledges_nothing_and_loses_nothing(new_broker: 
 def test_case_11_a_broker_with_a_second_disk_continues_to_serve_from_it(
     new_broker: NewBroker, disk: SmallDisk, tmp_path: Path
 ) -> None:
-    """Of two log dirs, the small one fills up: its partitions return error 56, the others do not notice."""
+    """The small one of two log dirs fills up. Its partitions return error 56, and the others continue."""
     broker = new_broker(start=False, log_dirs=f"{tmp_path / 'large'},{disk.path / 'small'}")
     broker.wrapper = disk.wrapper
     broker.start()

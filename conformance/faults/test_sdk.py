@@ -1,4 +1,4 @@
-"""Our SDK under faults of broker, network and clients: none lost, none doubled, none reordered; memory is bounded.
+"""Our SDK under faults of broker, network and clients: no record is lost, doubled or reordered, and memory is bounded.
 
 The test prints the seed of its faults; ``PYBROKER_SEED=…`` repeats them, but not the processes' timing.
 """

@@ -1,4 +1,4 @@
-"""Go's clients manage passwords of SCRAM and quotas, and hear when a quota makes them wait. Other tests of this folder
+"""Go's clients manage passwords of SCRAM and quotas, and learn when a quota makes them wait. Other tests of this folder
 run with them, too: logins, and what ACLs allow.
 
 ``python -m conformance.campaign go`` runs all of it. It is a campaign because it needs Go, which ``install.sh`` does

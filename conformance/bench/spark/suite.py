@@ -1,4 +1,4 @@
-"""``format("pybroker")`` and ``format("kafka")`` on one broker of ours, in one version of Spark, the connector's.
+"""``format("pybroker")`` and ``format("kafka")`` on one broker of ours, in the connector's version of Spark.
 
 Each load runs in a JVM of its own (``worker``), one after the other. The conformance suite runs the connector with the
 same jars. The interpreter has the connector's PySpark and our source's dependencies.

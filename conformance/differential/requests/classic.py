@@ -39,7 +39,7 @@ def instance_id(actor: Actor, which: str | None) -> str | None:
 
 
 def common(world: World, actor: Actor, step: Step) -> Fields:
-    """Returns the fields by which a member says who it is."""
+    """Returns the fields that identify a member."""
     return {
         "group_id": world.group if step.get("group", "own") == "own" else "",
         "generation_id": generation(actor, step.get("generation", "own")),

@@ -1,4 +1,4 @@
-"""One verb: how a step becomes a request, and a reply a memory."""
+"""One verb: how a step becomes a request, and what an actor remembers of the reply."""
 
 from __future__ import annotations
 

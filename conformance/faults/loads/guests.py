@@ -65,7 +65,8 @@ class Guests(Load):
             self.stopping.wait(PAUSE_S)
 
     def _visit(self, guest: str) -> None:
-        """Takes a guest from no right through a granted one back to none; raises OSError if a broker does not answer.
+        """Grants a guest the right and revokes it again, while the guest writes. Raises OSError if a broker does not
+        answer.
         """
         self._revoke(guest)
         self._until_known(guest, is_allowed=False)

@@ -81,7 +81,7 @@ class Log:
         os.write(self._file, " ".join(map(str, words)).encode() + b"\n")
 
     def error(self, error: Exception, where: str) -> None:
-        """Notes an error of the SDK, which says itself whether a retry may help."""
+        """Notes an error of the SDK, with its own statement whether a retry may help."""
         word = "hiccup" if getattr(error, "retriable", False) else "failed"
         self.note(word, where, type(error).__name__, *([] if word == "hiccup" else [error]))
 
@@ -349,7 +349,7 @@ class Member(Reader):
                 self._commit(consumer)
 
     def _poll(self, consumer: Any) -> bool:
-        """Polls; says whether records came."""
+        """Polls. Returns whether records came."""
         try:
             records = consumer.poll(timeout=0.3)
         except Exception as error:

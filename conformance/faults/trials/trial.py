@@ -103,7 +103,7 @@ class Trial(ABC):
         return found
 
     def note(self, values: list[bytes], row: Any) -> bool:
-        """Notes an answer; says whether it was an ack."""
+        """Notes an answer. Returns whether it was an ack."""
         if row.error_code == 0:
             for turn, value in enumerate(values):
                 self.history.ack(row.base_offset + turn, name_of(value))
@@ -126,7 +126,7 @@ class Trial(ABC):
         self.until(lambda: quietly(send), "an ack")
 
     def try_to_write(self, leader: int, count: int, patience_s: float) -> bool:
-        """Writes one batch within a time limit; says whether it was acked."""
+        """Writes one batch within a time limit. Returns whether it was acked."""
         values = self.values(count)
         data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batches.batch(values)}]}
         with Wire(self.cluster.address(leader), patience_s + 2.0) as wire:

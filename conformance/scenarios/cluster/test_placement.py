@@ -64,7 +64,7 @@ def test_s90_replicas_are_spread_over_racks_first(two_racks: OpenCluster, topic:
 
 @pytest.mark.ours
 def test_s90_a_broker_reports_only_its_configured_rack(new_broker: NewBroker) -> None:
-    """Placement also spreads replicas over hosts, but a client without a rack has none."""
+    """Placement also spreads replicas over hosts, but brokers do not show clients a host as a rack."""
     for settings, rack in (({}, None), ({"broker_rack": "b"}, "b")):
         with Wire(new_broker(**settings).address) as wire:
             assert [row.rack for row in wire.ask("Metadata", 9, topics=[]).brokers] == [rack]

@@ -38,7 +38,8 @@ class Outcome(NamedTuple):
 def test_s30_s93_a_leader_killed_at_the_worst_moment_loses_only_what_acks_permits(
     embedded: OpenCluster, topic: str, by_spark: BySpark, counted: Counted
 ) -> None:
-    """The followers stand still, the leader acks what it may, and dies; little has been replicated.
+    """The followers are halted. The leader acknowledges the records that it may, and is killed; little has been
+    replicated.
 
     Only afterwards is it known whether the followers were still in sync. If they were not, the test tries again.
     """

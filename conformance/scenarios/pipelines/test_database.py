@@ -112,7 +112,7 @@ class Writer:
         assert self.process.wait(PATIENCE_S) == 0
 
     def await_count(self, query: str, wanted: int) -> None:
-        """Waits until the database has this many."""
+        """Waits until the query returns this number."""
 
         def come() -> bool:
             assert self.process is not None

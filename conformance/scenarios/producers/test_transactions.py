@@ -131,7 +131,9 @@ def test_s42_records_of_an_aborted_transaction_are_never_visible(
 def test_s42_records_after_an_open_transaction_are_visible_only_at_its_end(
     broker: Broker, driver: Driver, topic: str, group: str
 ) -> None:
-    """A reader of committed records never goes past the last stable offset, not even for a record without one."""
+    """A reader of committed records never goes past the last stable offset, not even for a record outside of
+    transactions.
+    """
     place = Place(topic, 0)
     with transactional(driver, broker, f"{group}-one") as one, transactional(driver, broker, f"{group}-two") as two:
         one.begin()
