@@ -28,7 +28,7 @@ IMAGED_NS = 0
 closed.
 """
 LOST, TORN = 0.5, 0.3
-"""The probability that a change is lost if only some reach the disk, and the probability that one that reaches it is
+"""If only some changes reach the disk: the probability that a change is lost, and that one that reaches the disk is
 torn.
 """
 

@@ -365,7 +365,7 @@ cdef class EncodedArray:
         self.count += 1
 
     cdef bytes finished(self):
-        """Returns all elements, one behind the other."""
+        """Returns all elements, one after the other."""
         if self.writer is not None:
             self.elements = self.writer.result()
             self.writer = None

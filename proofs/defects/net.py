@@ -67,7 +67,7 @@ def nobody_looks_at_what_fails_after_its_connection_closed() -> list[Patch]:
     says="1 bytes behind the end",
 )
 def a_byte_too_many_ends_the_connection() -> list[Patch]:
-    """kafka-go cannot describe ACLs: it writes an empty set of tags too many."""
+    """kafka-go cannot describe ACLs, because its request ends with one empty set of tags too many."""
     api = DescribeAcls
     plan = compiler(read_bodies(api.head)["request"], api.Request, api.is_flexible, strict=True)
     closed = Codec("request", api.key, api.min_version, api.max_version, api.flexible_from, plan, False)

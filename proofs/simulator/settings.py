@@ -86,7 +86,7 @@ class Settings:
     has_own_min_isr: bool = False
     """The brokers' settings have min.insync.replicas, not the topic's."""
     has_mixed_min_isr: bool = False
-    """Each start of a broker sets min.insync.replicas to 1 or 2 there."""
+    """Each start of a broker sets min.insync.replicas to 1 or 2 in its settings."""
     flush_acks: bool = False
     writers: int = 2
     weak_writers: int = 0
@@ -190,7 +190,7 @@ class Settings:
 
     @property
     def loses_store(self) -> bool:
-        """Whether nothing has to work at the end."""
+        """Whether the store is lost or goes back in time, so that nothing has to work at the end."""
         return self.room.endswith("store")
 
     @property

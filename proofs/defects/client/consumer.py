@@ -151,7 +151,9 @@ def options_without_effect_are_passed_over() -> list[Patch]:
     "::test_a_seek_while_offsets_are_looked_up_wins_and_no_record_is_read_twice"
 )
 def a_committed_offset_that_is_found_late_undoes_a_seek() -> list[Patch]:
-    """The consumer reads records again that were read since, within an exactly-once transaction too."""
+    """The consumer reads records a second time that it has read since the seek, even within an exactly-once
+    transaction.
+    """
     plain = PositionFinder._unknown
 
     async def unknown(self: PositionFinder, states: list[Any]) -> Any:

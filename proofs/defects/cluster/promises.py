@@ -29,7 +29,7 @@ def acks_before_replication() -> list[Patch]:
 
 @in_trial("frozen followers", "lost")
 def acks_when_the_time_is_over() -> list[Patch]:
-    """The leader answers a request that has waited for its timeout with success."""
+    """If a request has waited for its whole timeout, the leader answers it with success."""
     return [(WaitingAck, "expired", lambda self: self.answer(None))]
 
 
@@ -62,7 +62,7 @@ def waits_for_the_quickest_follower() -> list[Patch]:
 
 @in_histories("crashes", *LOGS)
 def high_watermark_falls() -> list[Patch]:
-    """The high watermark follows the lowest log end offset of the in-sync replicas, also downwards."""
+    """The high watermark follows the lowest log end offset of the in-sync replicas, even if that falls."""
 
     def advance(self: Partition) -> bool:
         if self.isr is None:

@@ -152,7 +152,7 @@ def a_deep_cut_reads_the_log_when_it_is_cut() -> list[Patch]:
 
 @defect(f"{REFUSED}[start over]")
 def a_log_that_starts_over_is_emptied_before_its_new_file_is_there() -> list[Patch]:
-    """The log had no segment meanwhile."""
+    """The log had no segment until the new file was there."""
 
     def place(self: SegmentFiles) -> None:
         self.data = None

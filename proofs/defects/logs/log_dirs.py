@@ -152,7 +152,9 @@ def a_log_is_displaced_before_the_others_of_its_dir_are_open() -> list[Patch]:
     "::test_a_compaction_gap_is_not_quarantined_before_the_configuration_is_known"
 )
 def only_a_compacted_topics_log_may_have_gaps() -> list[Patch]:
-    """When a log opens, its topic's configuration is not known yet. The start set aside what compaction had left."""
+    """When a log opens, its topic's configuration is not known yet. So the start took gaps left by compaction for a
+    loss, and set the following records aside.
+    """
 
     def is_compacted_below(self: recovery._Loader, offset: int) -> bool:
         return self.config.is_compacted and offset <= self.checkpointed.clean_offset
@@ -209,7 +211,7 @@ def the_old_folder_goes_before_the_copy_is_on_the_disk() -> list[Patch]:
 
 @defect(f"{LOG}/moving/tests/test_move.py::test_the_switch_of_a_move_on_the_event_loop_syncs_nothing_and_copies_little")
 def a_move_syncs_on_the_loop() -> list[Patch]:
-    """The broker serves nobody meanwhile, for a minute if there are thousands of segments."""
+    """The broker serves nobody during the sync of a move, which takes a minute for thousands of segments."""
     switch = Move.switch
 
     def and_sync(self: Move) -> bool:
@@ -222,7 +224,7 @@ def a_move_syncs_on_the_loop() -> list[Patch]:
 
 @defect(f"{LOG}/moving/tests/test_move.py::test_a_move_of_a_truncated_log_does_not_copy_on_the_event_loop")
 def a_truncated_log_is_copied_again_on_the_loop() -> list[Patch]:
-    """The broker serves nobody meanwhile."""
+    """The broker serves nobody while it copies a truncated log again."""
     switch = Move.switch
 
     def and_copy(self: Move) -> bool:
