@@ -58,8 +58,8 @@ async def conduct(
     say: Callable[[bytes], Awaitable[bytes]],
     work: Callable[[Derive | Away], Awaitable[bytes]],
 ) -> None:
-    """Conducts an exchange to its end. ``say`` sends a message and returns the answer; ``work`` does what takes long.
-    Raises what these or the exchange raise.
+    """Conducts an exchange to its end. ``say`` sends a message and returns the answer; ``work`` does the slow parts.
+    Raises the errors of both, and of the exchange.
     """
     try:
         step = next(exchange)

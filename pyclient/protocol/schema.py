@@ -18,8 +18,8 @@
 
 Types: bool int8 int16 uint16 int32 uint32 int64 float64 uuid string bytes records, a struct's
 name, and ``[]`` of these. Without a default: false, 0, the zero uuid, "", b"", an empty array; null
-for records. ``ignorable``: the field is dropped silently where the version lacks it; any other that
-is set then makes the encoder of a request raise. A tagged struct is None unless it is sent.
+for records. ``ignorable``: the field is dropped silently if the version lacks it. If any other field
+that the version lacks is set, the encoder of a request raises. A tagged struct is None unless it is sent.
 
 Formats of internal records are written alike: ``record Name 0-4, flexible 4+``, then ``fields``. ``open`` says that
 later versions are read as the latest known here. For an API it says that bytes behind the end of a request are ignored.

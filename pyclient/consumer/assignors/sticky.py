@@ -7,8 +7,8 @@ members in one of its racks, as far as the balance allows. If all members read t
 (``sticky_general``). If several members claim a partition, the one of the latest generation keeps it. Of two members of
 the same generation, neither keeps it.
 
-``cooperative-sticky`` leaves out of its assignment what another member still owns. That member gives it up, and the
-next round gives it to the new owner (KIP-429).
+``cooperative-sticky`` leaves out of its assignment the partitions that another member still owns. That member gives
+them up, and the next round gives them to their new owners (KIP-429).
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class CommittedOffsets:
         """Stores the offsets, within ``timeout`` seconds (None: default.api.timeout.ms). Returns after earlier commits
         of the same partitions, if these end in time.
 
-        ``are_held()`` tells that the member has had all of the partitions since the call, whatever its generation is
-        now.
+        ``are_held()`` returns whether the member has kept all of the partitions since the call, even in a later
+        generation.
 
         Raises CommitFailed if the member was evicted from its group, or may have lost the partitions meanwhile. Raises
         RebalanceInProgress if it must poll first. Raises the last error if the time is over, or if a later commit of

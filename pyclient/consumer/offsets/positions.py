@@ -109,7 +109,7 @@ class PositionFinder:
         if not states:
             return None
         failed = await self._unknown(states)
-        # Without the partitions that the application has sought meanwhile: its position wins.
+        # Leaves out partitions in which the application has sought meanwhile: its position wins.
         fresh = [state for state in states if state.position is None and state.reset is None and state not in failed]
         if fresh and self._committed is not None:
             failed |= await self._from_committed(self._committed, fresh)

@@ -8,7 +8,7 @@ names the transaction (id, producer id, epoch). ``commit`` appends a *decision* 
 transactions. From then on the batch is written, whatever happens; ending the transactions only makes it visible. Before
 the decision the batch is not written, and all open transactions may be aborted. A run that finds its batch decided
 writes nothing and ends the decision's transactions once more. When they have ended, the decision is written again
-without them. Brokers forget transactional ids, and a later run must not take the batch for lost.
+without them. Brokers forget transactional ids, so otherwise a later run could take the batch for lost.
 
 **The ledger** is a compacted topic of one partition, and a state machine. ``replay`` applies its records in the order
 of the log, so every reader comes to the same ``State``. After appending a record, the writer reads on until it sees
@@ -22,9 +22,9 @@ would depose the driver that came after it. The time of a plan comes from its dr
 drivers differ, the later driver may be refused for as long as that difference.
 
 **Names.** ``prefix/query/run/process-n``. A transactional id belongs to one Python process of one run. Only that
-process ever asks for its producer id, which would abort a transaction open under it. The process uses the name again in
-a later batch of that run, that is, after ``commit`` of the previous batch has returned. So no attempt, however late,
-can meet a transaction that another one has opened: late attempts open their own transactions.
+process ever requests the id's producer id, because the request would abort an open transaction. The process uses the
+name again in a later batch of that run, that is, after ``commit`` of the previous batch has returned. So no attempt,
+however late, can meet a transaction that another one has opened: late attempts open their own transactions.
 
 The rest depends on these invariants:
 

@@ -268,7 +268,7 @@ def test_a_consumer_call_can_be_cancelled_at_any_step(broker, filled, group, arg
     used, seen = [], []
     is_new = how == "new" or name == "close"
     settings = {"group_id": group, "auto_offset_reset": "earliest", "max_poll_records": 2, "enable_auto_commit": False}
-    settings["fetch_max_wait_ms"] = 10  # a consumer that stands elsewhere waits for the fetch of before
+    settings["fetch_max_wait_ms"] = 10  # a consumer that seeks waits for its previous fetch
 
     def made():
         used.append(aio.Consumer(broker.bootstrap, **settings, **QUICK))
