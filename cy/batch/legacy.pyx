@@ -5,16 +5,16 @@
                    timestamp int64 (v1 only), key_length int32 (-1: null), key,
                    value_length int32 (-1: null), value
 
-``size`` counts from the CRC on, the CRC-32 (zlib's, not CRC-32C) covers magic to the end.
+``size`` counts from the CRC on; the CRC-32 (zlib's, not CRC-32C) covers magic to the end.
 Attributes: bits 0-2 codec, bit 3 LogAppendTime (v1).
 
 Compression wraps: the value of a message with a codec is a compressed message set. The wrapper's offset is that of its
 last inner message. Inner offsets are absolute in v0. In v1 they are relative: the inner message at ``r`` has the offset
 ``wrapper - last + r``. Here ``last`` is the relative offset of the last one (compaction leaves gaps, so it need not be
-the count). The offset of a wrapper is 0 until a broker assigns one; then its relative offsets are the offsets. A
-wrapper with LogAppendTime gives its own timestamp to all. Wrappers do not nest.
+the count). Until a broker assigns a wrapper's offset, it is 0, and the relative offsets are the offsets. A wrapper with
+LogAppendTime gives its own timestamp to all. Wrappers do not nest.
 
-lz4 in v0 has a wrong header checksum (KAFKA-3160): the hash began at the magic number instead of behind it. This module
+lz4 in v0 has a wrong header checksum (KAFKA-3160): the hash began at the magic number instead of after it. This module
 corrects it before the codec reads the frame.
 """
 
