@@ -85,8 +85,8 @@ def _is_of_use(path: Path, version: Version) -> bool:
 
 
 def newer(default: Version) -> Path | None:
-    """Returns the machine's newest interpreter that is newer than ``default``, or the package's, or None if that is not
-    fetched yet.
+    """Returns the machine's newest interpreter that is newer than ``default``. If there is none, returns the package's,
+    or None if that is not fetched yet.
     """
     later = [path for version in TESTED if version > default and (path := interpreter(version))]
     return later[-1] if later else interpreter(PACKAGED)

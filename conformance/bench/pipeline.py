@@ -112,7 +112,7 @@ class Load:
         """Starts all clients and returns the seconds until the last one is done.
 
         Raises:
-            LoadError: a client got what it did not expect, or nothing.
+            LoadError: a client got an unexpected answer, or none.
         """
         start = time.monotonic()
         for link in self._links:

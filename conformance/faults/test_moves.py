@@ -27,7 +27,7 @@ TOPIC = "moved"
 FOLDER = f"{TOPIC}-0"
 SEGMENTS = {"segment.bytes": 4_000, "segment.index.bytes": 80}
 BACKLOG = 150
-"""Batches before the first move; a few make a segment."""
+"""The number of batches before the first move. A segment has a few of them."""
 VALUE = b"%d " + b"x" * 500
 
 

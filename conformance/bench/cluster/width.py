@@ -41,7 +41,7 @@ def many_partitions(trio: Trio, scale: Scale) -> Figures:
     starting = time.monotonic()
     trio.start()
     _wait(trio, names, each, set(trio.ids))
-    is_known = not isinstance(trio, KafkaTrio)  # KRaft tells clients of any broker as the controller
+    is_known = not isinstance(trio, KafkaTrio)  # KRaft names any broker to clients as the controller
     return {
         "wide_create_s": created - start,
         **({"wide_controller_s": new_s} if is_known else {}),

@@ -120,7 +120,7 @@ def _batch(query: StreamingQuery, producer: Producer, topic: str, rows: int) -> 
 
 
 def trigger(bench: Bench, times: int) -> Result:
-    """Measures from a record's acknowledgement to its value in ``foreachBatch``; repeats as often to warm as to
+    """Measures from a record's acknowledgement to its value in ``foreachBatch``; it runs as many times to warm up as to
     measure.
     """
     arrived = threading.Event()

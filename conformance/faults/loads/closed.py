@@ -29,7 +29,7 @@ class Closed:
             producer.send(topic, b"v").result(PATIENCE_S)
 
     def run(self, rounds: int) -> None:
-        """Raises AssertionError if a call hangs, or raises another error than that the client is closed."""
+        """Raises AssertionError if a call hangs, or raises an error other than that of a closed client."""
         before = threading.active_count()
         for number in range(rounds):
             kind = (self._admin, self._producer, self._consumer)[number % 3]

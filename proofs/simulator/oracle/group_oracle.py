@@ -70,7 +70,7 @@ class GroupOracle:
         return list(self._commits)
 
     def unanswered(self, text: str) -> None:
-        """Notes that a member waited in vain for a coordinator without faults."""
+        """Notes that a member waited in vain for a coordinator although all faults had ended."""
         self._oracle.report("answered", text)
 
     def check(self, place: Place, found: str, topic_id: bytes | None) -> None:
