@@ -54,7 +54,7 @@ def by_partition(given: Mapping[TopicPartition, T]) -> dict[TopicPartition, T]:
 
 
 def partitions_of(given: Iterable[object]) -> list[TopicPartition]:
-    """Converts all like ``partition_of``. Raises TypeError also for a single one."""
+    """Converts all partitions like ``partition_of``. Raises TypeError, also for a single partition."""
     is_one = isinstance(given, str) or (isinstance(given, tuple) and given and isinstance(given[0], str))
     if is_one or not isinstance(given, Iterable):
         raise TypeError(f"{given!r} is not a list of TopicPartition(topic, partition)")

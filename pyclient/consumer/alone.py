@@ -37,8 +37,9 @@ class Owner(Protocol):
 class Alone:
     """Replaces a group membership: the assignment follows the cluster's metadata. Used on the loop.
 
-    With auto.offset.reset=latest, a partition that is added later is read from its first record. So is a topic that
-    matches the pattern later. All of these records were written after the consumer started, so it wants them all.
+    With auto.offset.reset=latest, a partition that is added later is read from its first record. The same holds for a
+    topic that matches the pattern later. All these records were written after the consumer started, so the consumer
+    reads all of them.
     """
 
     is_out = is_joining = False

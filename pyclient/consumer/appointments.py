@@ -24,7 +24,8 @@ class Call(NamedTuple):
     action: str
     partitions: frozenset[TopicPartition]
     change: Callable[[], None]
-    """Applies the change: new partitions are added before the listener is called, old ones removed after it returned.
+    """Applies the change: new partitions are added before the listener is called, and old ones are removed after it has
+    returned.
     """
     done: asyncio.Future[None]
 

@@ -58,7 +58,7 @@ def record_batch(chunks: list[Chunk], wanted: pyarrow.Schema | None = None) -> p
     pa = _arrow()
     wanted = schema() if wanted is None else wanted
     unit = wanted.field("timestamp").type.unit if "timestamp" in wanted.names else "ms"
-    # # from Arrow's memory pool, which keeps its pages
+    # from Arrow's memory pool, which keeps its pages
     parts = columns(chunks, pa.allocate_buffer, frozenset(wanted.names), PER_MS[unit])
     return pa.RecordBatch.from_arrays([_array(field, parts) for field in wanted], schema=wanted)
 

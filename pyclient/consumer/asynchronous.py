@@ -371,8 +371,8 @@ class Consumer(ConsumerApi):
     def commit_async(self, offsets: Offsets | Record | None = None, on_commit: OnCommit | None = None) -> None:
         """Like ``commit``, but does not wait.
 
-        ``on_commit(offsets, error)`` is called when it is done, before a later ``commit`` of the same partitions
-        returns. After such a later commit this one is not sent again, so ``error`` may be retriable.
+        ``on_commit(offsets, error)`` is called when the commit is done, before a later ``commit`` of the same
+        partitions returns. After such a later commit this one is not sent again, so ``error`` may be retriable.
         """
         self._core.hold(self._core.commits.commit_telling(self._to_commit(offsets, on_commit), on_commit))
 

@@ -286,7 +286,7 @@ class ConsumerCore:
     # -- polling: the application's thread ---------------------------------------------------------------
 
     def on_error(self, error: KafkaError, holds: Callable[[], bool] = lambda: True) -> None:
-        """Makes the next poll raise this, if ``holds()`` is still true then. A seek meanwhile makes it false."""
+        """Makes the next poll raise this, if ``holds()`` is still true then. A seek in between makes it false."""
         self._errors.put(error, holds)
         self.on_ready()
 

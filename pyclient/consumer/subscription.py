@@ -225,7 +225,8 @@ class Subscription:
         return {tp for tp, state in self.states.items() if state.paused}
 
     def keep_pauses(self, partitions: Iterable[TopicPartition]) -> None:
-        """Pauses these again when they are assigned next. An eager rebalance first revokes all partitions."""
+        """Pauses these partitions again when they are assigned next. An eager rebalance first revokes all partitions.
+        """
         self._pauses = frozenset(partitions)
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
@@ -235,7 +236,7 @@ class Subscription:
                 self.states[tp].leaving = True
 
     def stay(self, partitions: Iterable[TopicPartition]) -> None:
-        """Removes the mark of ``leave`` from those that are still assigned."""
+        """Removes the mark of ``leave`` from partitions that are still assigned."""
         for tp in partitions:
             if tp in self.states:
                 self.states[tp].leaving = False

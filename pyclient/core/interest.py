@@ -12,7 +12,8 @@ class Interest:
 
     def __init__(self, now: float, backoff: Backoff) -> None:
         self.create = False
-        """Whether a call allowed the broker to create the topic. ``may_create`` tells whether it may do so now."""
+        """Whether a call allowed the broker to create the topic. ``may_create`` tells whether the broker may do so now.
+        """
         self.used_at = now
         """When the topic was last requested or used."""
         self.comes_back = False

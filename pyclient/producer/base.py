@@ -159,7 +159,7 @@ class BaseProducer(Queues):
     def _later(self, record: Prepared, timeout: float | None = None) -> Generator[Lack, None, DeliveryReport]:
         """Appends a record that could not be appended at once. Yields what it lacks, for which the caller waits.
 
-        It waits for max.block.ms, and at most ``timeout`` seconds.
+        The record waits for at most max.block.ms, and for at most ``timeout`` seconds.
         """
         block = self._settings.max_block
         wait, setting = self._limit_of(timeout if timeout is not None and timeout < block else None)

@@ -40,7 +40,7 @@ from cy.produce.producer_batch import ProducerBatch
 
 MAX_SEQUENCE = 0x7FFFFFFF
 WINDOW = 5
-"""The number of batches in flight per partition. A broker recognises so many when they are sent again."""
+"""The number of batches in flight per partition. A broker recognises at most so many batches that are sent again."""
 WAITS: Final = (WAITING, DENIED)
 
 

@@ -317,7 +317,7 @@ class Sender:
         self.run()
 
     def _expire(self, now: float) -> None:
-        """Fails batches older than delivery.timeout.ms, and finds when the next one is."""
+        """Fails batches older than delivery.timeout.ms, and finds the time at which the next one will be."""
         timeout = self.settings.delivery_timeout
         for lane in self._busy():
             self.outcomes.overdue(lane, now - timeout)

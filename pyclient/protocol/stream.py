@@ -145,9 +145,9 @@ async def resolve(
 
 
 async def look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Any]:
-    """Runs ``socket.getaddrinfo`` on a Python thread. uvloop's own look-up runs on threads of libuv. A forked child has
-    none of these, but waits for their ends when it exits, and dies of SIGSEGV. Raises OSError, UnicodeError, and
-    RuntimeError if no thread can start.
+    """Runs ``socket.getaddrinfo`` on a Python thread. uvloop's own look-up runs on threads of libuv. A forked child
+    does not have these threads, but waits for their end when it exits, and dies of SIGSEGV. Raises OSError,
+    UnicodeError, and RuntimeError if no thread can start.
     """
     return await on_thread(loop, "look-up", lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 

@@ -35,7 +35,7 @@ class KeyStore(NamedTuple):
     """A private key and its chain of certificates, in PEM."""
 
     key: str
-    """The private key. It is encrypted if it is so in a PEM that was given."""
+    """The private key. It is encrypted if the given PEM contains it encrypted."""
     password: str | None
     """The password of the key, if the key is encrypted."""
     chain: tuple[str, ...]
@@ -120,7 +120,9 @@ def trust_store(settings: Settings) -> TrustStore | None:
 
 
 def _text(settings: Settings, name: str) -> str:
-    """Returns the value of a setting, empty if it is not given. Raises if a file name is a PEM, or the reverse."""
+    """Returns the value of a setting, empty if it is not given. Raises an error for a PEM in place of a file name, or
+    the reverse.
+    """
     value = settings.get(name)
     if value is None:
         return ""

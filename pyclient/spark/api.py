@@ -35,14 +35,15 @@ _PUSHDOWN: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class StreamWriter(datasource.DataSourceStreamWriter, datasource.DataSourceArrowWriter):  # type: ignore[misc]
-    """The base class of stream writers. Because it has both bases, ``write`` gets Arrow batches. (4.1 has a class for
+    """The base class of stream writers. It has two bases, so that ``write`` gets Arrow batches. (4.1 has a class for
     it, and 4.0 checks only for the second base.)
     """
 
 
 def filters_are_pushed() -> bool:
-    """Returns whether Spark is about to call ``pushFilters`` (``spark.sql.python.filterPushdown.enabled``). Spark
-    rejects a reader that has the method while that is off. Only the process that creates the reader reveals it.
+    """Returns whether Spark is about to call ``pushFilters`` (``spark.sql.python.filterPushdown.enabled``). While that
+    setting is off, Spark rejects a reader that has the method. Only in the process that creates the reader can this be
+    found out.
     """
     main: Any = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)

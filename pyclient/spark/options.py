@@ -158,7 +158,7 @@ def read(options: Mapping[str, str], use: Use) -> Given:
 
 
 def _check_needs(option: Option, values: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an option that would have no effect, because its user expects one."""
+    """Raises ConfigError for an option that would have no effect, because its user expects an effect."""
     if option.needs is None:
         return
     other, words = option.needs

@@ -46,7 +46,9 @@ def _bucket(hashed: int, buckets: int) -> int:
 
 
 def in_java_order(keys: Iterable[str]) -> list[str]:
-    """Returns strings in the order of a HashMap into which they were put in this order."""
+    """Returns the strings in the order in which a HashMap iterates over them, if they were put into it in the given
+    order.
+    """
     given = list(keys)
     buckets = buckets_of(len(given))
     return sorted(given, key=lambda key: _bucket(text_hash(key), buckets))

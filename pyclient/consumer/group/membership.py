@@ -87,8 +87,8 @@ class Membership(ABC):
         self._task: asyncio.Task[None] | None = None
 
     def metadata(self) -> GroupMetadata:
-        """Returns the identity that the application sees: the member as of the last poll, and later ones without an
-        eviction since.
+        """Returns the identity that the application sees: that of the last poll, or a later one if the group has not
+        evicted the member since.
         """
         return self._shown
 
@@ -135,7 +135,9 @@ class Membership(ABC):
 
     @abstractmethod
     async def leave(self, reason: str, timeout: float = GOODBYE_S) -> None:
-        """Tells the coordinator, once, in ``timeout`` seconds. The member has left even if this raises."""
+        """Tells the coordinator once that the member leaves, within ``timeout`` seconds. The member has left even if
+        this raises.
+        """
 
     async def _say_goodbye(self, api: Api, message: Any, timeout: float) -> None:
         async def goodbye() -> None:

@@ -35,7 +35,7 @@ OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | No
 
 
 class Commits:
-    """The commits of one consumer, by itself or on request."""
+    """The commits of one consumer: automatic ones, and those of the application."""
 
     def __init__(
         self,
@@ -121,7 +121,9 @@ class Commits:
             self._interceptors.on_commit(offsets)
 
     def _still_holds(self, held: Mapping[TopicPartition, PartitionState | None]) -> bool:
-        """Returns whether this is a member that gave up none of these, so that no other member can have committed."""
+        """Returns whether this is a member that has given up none of these partitions. If so, no other member can have
+        committed them.
+        """
         with self._lock:
             states = self._subscription.states
             return self.identity().generation_id > 0 and all(

@@ -160,8 +160,8 @@ class Nodes:
         return None if found is None else found.versions
 
     def version(self, node: int, api: Api, max_version: int | None = None) -> int:
-        """Returns the version that a request would have now. Before the node's versions are known, those of any other
-        node count, else the newest. Raises UnsupportedByBroker.
+        """Returns the version that a request would have now. Before the node's versions are known, it assumes those of
+        another node, or else the newest version. Raises UnsupportedByBroker.
         """
         known = self._versions_like(node)
         if known is None:

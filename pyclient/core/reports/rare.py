@@ -66,7 +66,7 @@ class RareLog:
 
 
 def _origin(error: BaseException | None) -> tuple[type | None, str, int]:
-    """Returns the exception's class and the line that raised it. There are few of these."""
+    """Returns the exception's class and the line that raised it. There are only few such values."""
     trace = None if error is None else error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

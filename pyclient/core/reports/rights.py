@@ -78,7 +78,7 @@ class Rights:
 
 
 def principal(config: Config, user: str | None) -> str | None:
-    """Returns the user that brokers see for these settings. ``user`` is its SASL user, if the client has one."""
+    """Returns the user that brokers see for these settings. ``user`` is the client's SASL user, if it has one."""
     if config.security_protocol in BY_SASL:
         return f"User:{user}" if user else None
     shows_key = config.security_protocol == "SSL" and (config.ssl_keystore_location or config.ssl_keystore_key)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from cy.wire.frames import FrameError, protocol_of
 
-# # X509_V_ERR codes, as in OpenSSL's x509_vfy.h
+# X509_V_ERR codes, as in OpenSSL's x509_vfy.h
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _UNKNOWN_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})
 _OTHER_NAME: Final = frozenset({62, 64})

@@ -57,7 +57,7 @@ class Runner:
         self.loop = new_loop()
         self.lease = Lease(self.loop)
         self.forked = False
-        """Set in a child process of the one that created this."""
+        """Set in a forked child of the process that created this."""
         self.on_fork: Callable[[], object] = lambda: None
         """Called in the child, right after the fork."""
         self.closed: Callable[[], ClientClosed] = ClientClosed
@@ -67,7 +67,7 @@ class Runner:
         self._calls: set[Call[Any]] = set()
         """The calls that threads wait for."""
         self._is_over = self._is_abandoned = self._is_stopped = self._is_closing = False
-        # # Not ``Thread.is_alive``: before Python 3.13 it stays false after a signal's exception has ended it.
+        # Not ``Thread.is_alive``: before Python 3.13 it stays false after a signal's exception has ended it.
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         _RUNNERS.add(self)

@@ -227,7 +227,9 @@ class Commits:
             self._take_back(state)
 
     def abort_own(self) -> None:
-        """Like ``abort``, if no task has reported a term: only if this driver knows that the run is its own."""
+        """Like ``abort``, for a batch of which no task has reported a term. Aborts only if this driver knows that the
+        run is its own.
+        """
         state = self._ledger.state(self.job.query)
         run, driver = self.job.run, self.plan.driver
         if state.run == run if run else driver and state.plan.driver == driver:

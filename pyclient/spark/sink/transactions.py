@@ -44,7 +44,7 @@ def opened(
 ) -> list[Opened]:
     """Returns the transactions that are open under ids with this prefix. A transaction is old if it has been open for
     longer than ``longest_ms``. The ``known`` ones are requested by id, because a coordinator that moves between the
-    answers of two brokers is in neither list.
+    answers of two brokers lists its transactions in neither.
     """
     listed = admin.list_transactions(states=[OPEN])
     names = {row.transactional_id for row in listed if row.transactional_id.startswith(begin)}
@@ -58,8 +58,8 @@ def opened(
 
 
 def _older(admin: Admin, longest_ms: int) -> set[str]:
-    """Returns the transactions that have been open for longer, by the clocks of their coordinators (KIP-994).
-    Coordinators also end them by time-out. Brokers before Kafka 3.8 report none.
+    """Returns the transactions that have been open for longer than ``longest_ms``, by the clocks of their coordinators
+    (KIP-994). These clocks also decide when a transaction times out. Brokers before Kafka 3.8 report none.
     """
     try:
         return {row.transactional_id for row in admin.list_transactions(states=[OPEN], longer_than_ms=longest_ms)}
@@ -89,8 +89,8 @@ def _described(admin: Admin, ids: Iterable[str]) -> dict[str, TransactionDescrip
 def end(
     admin: Admin, transactions: Collection[PreparedTransaction], *, commit: bool, timeout_s: float
 ) -> dict[PreparedTransaction, str]:
-    """Ends these transactions and returns the reason for each one that was refused. Raises KafkaError if the outcome
-    is unknown, or if we are not allowed to end it.
+    """Ends these transactions and returns the reason for each one that was refused. Raises KafkaError if the outcome is
+    unknown, or if this client may not end a transaction.
     """
     if not transactions:
         return {}

@@ -55,7 +55,7 @@ class Narrowing:
         self._start = 0
         self._end: float = math.inf
         self.since_ms: int | None = None
-        """Records before the first one that is not earlier than this time are not wanted."""
+        """Reading begins at the first record that is not earlier than this time."""
 
     def take(self, given: Filter) -> bool:
         """Applies a filter. Returns True if the filter is served completely, so Spark need not check the rows again."""
