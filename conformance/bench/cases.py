@@ -114,7 +114,7 @@ def send(producer: Producer, topic: str, rows: Iterable[tuple[bytes, bytes | Non
     """Sends the value, key and partition of each record. Returns when all are acknowledged.
 
     Raises:
-        LoadError: they were not in time.
+        LoadError: not all were acknowledged in time.
     """
     produce = producer.produce
     for value, key, partition in rows:

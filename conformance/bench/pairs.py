@@ -141,7 +141,7 @@ def _ratio(name: str, above: Sequence[Sample], below: Sequence[Sample]) -> float
 
 
 def gains(pair: Pair, samples: Samples) -> tuple[float | None, float | None]:
-    """Says how many times faster ours is, and how many times less CPU it takes."""
+    """Returns how many times faster ours is, and how many times less CPU it takes."""
     theirs, ours = samples[pair.theirs], samples[pair.ours]
     is_speed = pair.figure == SPEED
     speed = _ratio(SPEED, ours, theirs) if is_speed else _ratio(pair.figure, theirs, ours)

@@ -204,7 +204,7 @@ class AiokafkaProducer(AiokafkaClient, Producer):
         self._driver.run(self._watched("send_offsets_to_transaction", rows, consumer.group))
 
     def commit(self) -> None:
-        """aiokafka's own commit ignores lost records: the application has to check them."""
+        """Commits. aiokafka's own commit ignores lost records: the application has to check them."""
         self._driver.run(self._watched("flush"))
         refused = [future.exception() for future in self._futures if future.done() and not future.cancelled()]
         for error in filter(None, refused):

@@ -52,7 +52,7 @@ class Client(ABC):
         """Writes one record.
 
         Raises:
-            Refused: the broker does not let it.
+            Refused: the broker does not allow it.
         """
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Client(ABC):
         """Reads the first values as a member of the group, and commits.
 
         Raises:
-            Refused: the broker does not let it.
+            Refused: the broker does not allow it.
         """
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Client(ABC):
         """Writes one record in a transaction.
 
         Raises:
-            Refused: the broker does not let it.
+            Refused: the broker does not allow it.
         """
 
 

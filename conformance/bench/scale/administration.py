@@ -27,7 +27,7 @@ def delete(wide: Wide) -> Rows:
 
 
 def singles(wide: Wide) -> Rows:
-    """Creates and deletes many topics of one partition by one request each; between, it describes all topics' configs.
+    """Creates and deletes many topics of one partition by one request each. In between, describes all topics' configs.
     """
     names = {f"single-{number}": 1 for number in range(min(SINGLES, wide.partitions))}
 

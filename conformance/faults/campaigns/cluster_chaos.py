@@ -77,7 +77,7 @@ class ClusterChaos:
             self.faults.pop(name, None)
 
     def strike(self, name: str = "") -> str:
-        """Causes one fault, drawn or of this name; returns its name."""
+        """Causes the fault of this name, or else a drawn one. Returns the fault's name."""
         name = name or self.random.choice(sorted(self.faults))
         with nullcontext() if name in self.harmless else self.excused():
             self.faults[name]()

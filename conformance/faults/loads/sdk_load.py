@@ -88,7 +88,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much a campaign sends, and how often it disturbs."""
+    """How much a campaign sends, and how many faults it causes."""
 
     records: int
     faults: int
