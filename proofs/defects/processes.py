@@ -44,7 +44,7 @@ def a_halted_broker_outlives_its_supervisor() -> list[Patch]:
 
 @defect("pybroker/process/tests/test_owner.py::test_a_closed_terminal_stops_a_broker_cleanly")
 def a_closed_terminal_kills_a_broker() -> list[Patch]:
-    """SIGHUP ends the broker, because it keeps its default effect."""
+    """SIGHUP ends the broker, because the broker leaves it its default effect."""
     return [(foreground, "STOPS", (signal.SIGTERM, signal.SIGINT))]
 
 
