@@ -156,7 +156,7 @@ class Client:
             return trouble
         first, *others = (node.trouble or node.silence() for node in self.nodes.bootstrap)
         told = "".join(f"; {each}" for each in others)
-        return first.saying(f"{told}{after(passed, deadline)}")
+        return first.saying(f"{told}{after(passed, deadline, first.host)}")
 
     def expired(self, error: KafkaError, since: float, deadline: float) -> KafkaError:
         """Returns the last error of a call that began at ``since`` (of ``clock``) and has no time left. If no server
@@ -166,7 +166,7 @@ class Client:
             error = self.nodes.trouble() or error
         if not isinstance(error, ConnectionFailed):
             return error
-        return error.saying(after(self.clock() - since, deadline))
+        return error.saying(after(self.clock() - since, deadline, error.host))
 
     @contextmanager
     def _until(self, deadline: Deadline) -> Iterator[None]:

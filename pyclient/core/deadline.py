@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Self
 
+from pyclient.core.reports.doctor import doctor
+
 MAX_BLOCK: Final = "max.block.ms"
 API_TIMEOUT: Final = "default.api.timeout.ms"
 
@@ -21,8 +23,10 @@ class Deadline(float):
         return self
 
 
-def after(passed: float, deadline: float) -> str:
-    """Returns the end of an error's text: how many seconds a call has tried, and which setting, if any, limits it."""
+def after(passed: float, deadline: float, address: str) -> str:
+    """Returns how many seconds a call tried to reach ``address``, as the end of an error's text. If a setting limits
+    the call, the text also names the setting, and the command that finds the cause.
+    """
     setting = deadline.setting if isinstance(deadline, Deadline) else None
-    limit = "" if setting is None else f"; the limit is {setting}"
-    return f" (still failing after {passed:.3g} s{limit})"
+    more = "" if setting is None else f"; the limit is {setting}; {doctor(address)}"
+    return f" (still failing after {passed:.3g} s{more})"

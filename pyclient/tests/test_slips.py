@@ -30,7 +30,7 @@ FAILED = r"127\.0\.0\.1:1: connect failed.* \(still failing after 0\.\d+ s"
     ],
 )
 def test_the_error_of_an_admin_without_a_broker_names_the_time_and_its_setting(call) -> None:
-    told = rf"{FAILED}; the limit is default\.api\.timeout\.ms\)"
+    told = rf"{FAILED}; the limit is default\.api\.timeout\.ms; "
     with Admin(NOWHERE, default_api_timeout_ms=300) as admin, pytest.raises(ConnectionFailed, match=told):
         call(admin)
 

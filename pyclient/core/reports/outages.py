@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from pyclient.core.reports.doctor import doctor
 from pyclient.core.reports.last_resort import URGENT
 
 if TYPE_CHECKING:
@@ -87,7 +88,10 @@ class Outages:
 
 def _text(node: Address, broker: int, error: ConnectionFailed) -> str:
     if node.id < 0:
-        return f"no broker can be reached: {error}; bootstrap.servers names this address; still trying"
+        return (
+            f"no broker can be reached: {error}; bootstrap.servers names this address; still trying; "
+            f"{doctor(node.name)}"
+        )
     if node.was_reached:
         return f"broker {broker} can no longer be reached: {error}; still trying"
     return (

@@ -165,4 +165,4 @@ def test_a_consumer_that_reaches_no_broker_writes_one_line_to_stderr():
     line = stderr_of(MUTE)
     assert line.count("\n") == 1, line
     assert "no broker can be reached: 127.0.0.1:1: connect failed: " in line
-    assert "bootstrap.servers names this address" in line
+    assert "bootstrap.servers names this address; still trying; `pybroker doctor -b 127.0.0.1:1` finds out why" in line
