@@ -4,13 +4,15 @@ there and back, with the difference of the clocks.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pybroker.cli.common.cluster_options import Cluster
-from pybroker.cli.doctor import secured
+from pybroker.cli.doctor import machine, secured
 from pybroker.cli.reaching import asking, network
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
 from pybroker.cli.reaching.network import Reach
@@ -123,6 +125,19 @@ def state(cluster: Cluster) -> Iterator[Finding]:
         yield Finding(each.severity, "health", f"{each.what}: {each.where}", "`pybroker cluster health` shows it again")
     if not troubles:
         yield Finding(OK, "health", "every partition has its leader and its replicas")
+
+
+def log_dirs(cluster: Cluster) -> list[Path]:
+    """Returns the log dirs of those brokers that run on this machine and as this user. None without the right to query
+    them.
+    """
+    try:
+        with cluster.admin() as admin:
+            here = [broker.id for broker in admin.describe_cluster().brokers if machine.is_here(broker.host)]
+            found = admin.describe_log_dirs(here)
+    except (KafkaError, TimeoutError):
+        return []
+    return [Path(path) for dirs in found.values() for path in dirs if os.access(path, os.W_OK | os.X_OK)]
 
 
 def there_and_back(cluster: Cluster) -> Iterator[Finding]:

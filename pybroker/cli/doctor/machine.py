@@ -24,6 +24,10 @@ UNSYNCHRONIZED = 5
 OLDEST_TIME_S = 1_700_000_000
 WHY_TIME = "retention goes by the time of records"
 VOLATILE = ("tmpfs", "ramfs")
+LOG_DIR = "log dir"
+DATA_FOLDER = "data folder"
+DEFAULT_FOLDER = "default data folder"
+"""Of a start without --data-dir; perhaps of no broker."""
 
 
 def examine() -> Iterator[Finding]:
@@ -32,11 +36,11 @@ def examine() -> Iterator[Finding]:
     yield clock(synchronized(), time.time())
 
 
-def of_a_broker(folders: Iterable[Path], option: str) -> Iterator[Finding]:
-    """Examines what a broker needs here. ``folders`` may be missing yet; ``option`` chooses them."""
+def of_a_broker(folders: Iterable[Path], kind: str) -> Iterator[Finding]:
+    """Examines what a broker needs here. ``folders`` may be missing yet; ``kind`` is what they are."""
     yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     for folder in folders:
-        yield from disk(folder, option)
+        yield from disk(folder, kind)
 
 
 def running(folders: Iterable[Path]) -> Iterator[Finding]:
@@ -104,10 +108,10 @@ def open_files(limit: int) -> Finding:
     return Finding(OK, "open files", "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}")
 
 
-def disk(folder: Path, option: str = "--data-dir") -> Iterator[Finding]:
+def disk(folder: Path, kind: str = DATA_FOLDER) -> Iterator[Finding]:
     """Examines the volume of a data folder, or of a log dir."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
-    what = f"{'log dir' if option == 'log.dirs' else 'data folder'} {folder}"
+    what, option = f"{kind} {folder}", "log.dirs" if kind == LOG_DIR else "--data-dir"
     if not os.access(there, os.W_OK | os.X_OK):
         yield Finding(ERROR, what, f"{there} cannot be written", f"another {option}, or its owner")
         return

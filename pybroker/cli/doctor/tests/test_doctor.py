@@ -193,9 +193,19 @@ def test_an_unknown_name_and_a_closed_port_are_told_apart() -> None:
 )
 def test_the_data_folder_is_judged_only_where_a_broker_may_run_here(words: tuple[str, ...], is_judged: bool) -> None:
     ended = Shell()("doctor", "--timeout", 0.01, "-o", "jsonl", *words)
-    checks = {each["check"].split()[0] for each in ended.documents}
+    checks = {each["check"].removeprefix("default ").split()[0] for each in ended.documents}
     assert {"versions", "clock"} < checks
     assert {"data", "settings", "open"} & checks == ({"data", "settings", "open"} if is_judged else set())
+
+
+@pytest.mark.nightly
+def test_only_the_folders_of_the_broker_that_answers_are_judged() -> None:
+    with pybroker.run() as broker:
+        ended = Shell()("doctor", "-o", "jsonl", "-b", broker.bootstrap_servers)
+        checks = [each["check"] for each in ended.documents]
+        (folder,) = {each for each in checks if "/" in each}
+        assert folder == f"log dir {broker.data_dir}/broker-1"
+        assert not {"settings", "listener"} & set(checks)
 
 
 def test_without_an_address_the_first_line_says_that_no_broker_runs_here(tmp_path: Path) -> None:
