@@ -11,6 +11,7 @@ from pybroker.coordinator.group.consumer.member import ConsumerMember, MemberSta
 from pybroker.coordinator.group.consumer.refusals import when_refused
 from pybroker.coordinator.group.consumer.timeouts import Wait
 from pybroker.coordinator.shard import Event, Result
+from pyclient.protocol.errors import KafkaError
 
 
 class Expecting(Protocol):
@@ -62,6 +63,19 @@ def expect_nothing_classic(group: Expecting, member: ConsumerMember) -> None:
         group.context.timeouts.stop(group.id, member.id, wait)
 
 
+def expect_nothing(group: Expecting, member_id: str, result: Result) -> None:
+    """Removes all deadlines of a member. If the event's records are refused, it has the same ones again and no others.
+    """
+    timeouts = group.context.timeouts
+    restore = timeouts.suspend(group.id, member_id)
+
+    def undo(next: Result, error: KafkaError) -> None:
+        timeouts.forget(group.id, member_id)
+        restore()
+
+    when_refused(result, undo)
+
+
 def expect_nothing_replaced(group: Expecting, member: ConsumerMember, result: Result) -> None:
     """Removes the deadlines of the static member that this one replaces. If it stays, it has the same ones again.
 
@@ -70,8 +84,7 @@ def expect_nothing_replaced(group: Expecting, member: ConsumerMember, result: Re
     replaced = group.static_member(member.instance_id)
     if replaced is None or replaced.id == member.id:
         return
-    restore = group.context.timeouts.suspend(group.id, replaced.id)
-    when_refused(result, lambda next, error: restore())
+    expect_nothing(group, replaced.id, result)
 
 
 def resume(group: Expecting, result: Result) -> None:

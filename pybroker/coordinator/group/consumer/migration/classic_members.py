@@ -101,7 +101,7 @@ def _join(group: ConsumerGroup, joining: _Joining, result: Result) -> None:
         claimed = _claimed(group, joining.said)
         after = heartbeating.advance(group, updated, goal, subscriptions, claimed, changed, result)
         downgrades = not is_behind and downgrading.follows_from_replacing(group, replaced, after, result)
-    group.context.timeouts.stop(group.id, after.id, Wait.JOIN)
+    expecting.expect_nothing(group, after.id, result)
     expecting.expect_nothing_replaced(group, after, result)
     if downgrades:
         assert replaced is not None

@@ -58,6 +58,22 @@ def test_an_upgrade_that_cannot_be_written_changes_nothing() -> None:
     assert driver.heartbeat(member_id, 1).code == 0
 
 
+def test_a_classic_join_that_cannot_be_written_leaves_no_deadline() -> None:
+    driver = Driver()
+    member_id = classic_group(driver)
+    driver.come("new")
+    driver.refuse = errors.CoordinatorNotAvailable
+    for id, version in (("", 3), (member_id, 9)):
+        joined = driver.join(id, protocols={"range": metadata("u")}, rebalance_ms=5_000, version=version)
+        assert joined.code == errors.CoordinatorNotAvailable.code
+    driver.refuse = None
+    assert driver.shard.consumers.context.timeouts._sessions["g"].keys() == {member_id, "new"}
+    driver.pass_ms(9_000)
+    assert member_id in driver.consumers().members, "nobody waits for its sync"
+    driver.pass_ms(1_001)
+    assert member_id not in driver.consumers().members, "its session has ended"
+
+
 def test_a_static_member_whose_wait_a_refused_upgrade_ends_is_evicted_when_it_is_silent() -> None:
     driver = Driver()
     member_id = classic_group(driver, instance="i")
