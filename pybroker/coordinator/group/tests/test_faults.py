@@ -135,12 +135,16 @@ ASTRAL = "\N{GRINNING FACE}" * 8_191
 
 @pytest.mark.parametrize(
     "long",
-    [{"instance": LONG}, {"instance": ASTRAL}, {"client": ASTRAL}, {"protocols": {LONG: b""}}, {"group": LONG}],
+    [
+        *({"instance": LONG}, {"instance": ASTRAL}, {"client": ASTRAL}, {"protocols": {LONG: b""}}, {"group": LONG}),
+        {"member_id": "x" * 8_038},
+    ],
 )
 def test_names_too_long_for_a_record_are_refused_at_once(long: dict[str, Any]) -> None:
     driver = Driver()
     assert driver.join(**long).code == errors.InvalidRequest.code
     assert not driver.shard.groups
+    assert driver.join("x" * 8_037).code == errors.UnknownMemberId.code, "a broker may have made it"
 
 
 def test_an_offset_that_is_to_be_kept_for_ever_is_kept() -> None:
