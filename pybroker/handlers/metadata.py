@@ -56,10 +56,13 @@ def handle(
 
 
 def _asked_for(request: Metadata.Request, call: Call) -> Iterator[PartitionImage]:
+    """Yields the partitions of the requested topics. A client without the right to describe a topic must not wait for
+    its leaders, because that would show that it exists.
+    """
     image: MetadataImage = call.broker.metadata.image
     for name in [topic.name for topic in request.topics] if request.topics else image.topics:
         topic = image.topics.get(name or "")
-        if topic is not None:
+        if topic is not None and may(call, DESCRIBE_TOPIC, topic.name, is_told=False):
             yield from topic.partitions
 
 

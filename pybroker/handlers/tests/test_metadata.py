@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from pybroker.config import Endpoint
 from pybroker.handlers.common.described import DescribedTopics, Form
 from pybroker.handlers.tests.admin.administration import LOCAL, Administration, run
 from pybroker.handlers.tests.harness import OneItemTurns
+from pybroker.security.authorizer import StandardAuthorizer
 from pyclient.protocol import (
     ZERO_UUID,
     DeleteTopics,
@@ -66,6 +68,28 @@ def test_a_topic_is_described_with_leaders_epochs_and_replicas() -> None:
         assert response.controller_id == 1
         assert response.cluster_id == ask.node.cluster_id
         assert topic.topic_authorized_operations == -(1 << 31)
+
+    run(scenario)
+
+
+def test_only_a_client_that_may_describe_a_topic_waits_for_its_suspected_leader() -> None:
+    async def scenario(ask: Administration) -> None:
+        await with_topics(ask, a=1)
+        waits = 0
+
+        async def settled() -> None:
+            nonlocal waits
+            waits += 1
+
+        ask.broker.suspects = SimpleNamespace(lead=any, departed=list, settled=settled)
+        for request in (asking("a"), Metadata.Request(topics=None)):
+            ask.broker.authorizer = StandardAuthorizer()
+            await ask(Metadata, 12, request)
+            assert waits == 0
+            ask.broker.authorizer = None
+            await ask(Metadata, 12, request)
+            assert waits == 1
+            waits = 0
 
     run(scenario)
 
