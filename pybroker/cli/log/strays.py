@@ -31,6 +31,12 @@ pybroker log strays adopt orders --server-properties FILE  the metadata are in Z
 pybroker log strays remove DIR/broker-1/orders-0.*-stray --execute
 """
 
+DELETED = (
+    "if '{}' was deleted while a log dir was offline, do not adopt it: that would bring its records back. "
+    "`pybroker log strays remove` removes them"
+)
+"""Shown with a plan. The metadata no longer tell a deleted topic from a lost one once the deletion is complete."""
+
 data_dir = click.option("--data-dir", metavar="DIR", help="The folder of the brokers [the user's data folder].")
 log_dirs = click.option("--log-dir", "log_dirs", multiple=True, metavar="DIR", help="A log dir elsewhere (log.dirs).")
 
@@ -166,7 +172,7 @@ def adopt(
         asyncio.run(write(made, store_of(root_of(data_dir), zookeeper, server_properties)))
     show(output, PLAN, rows)
     if not execute:
-        click.echo("this is a plan: --execute, with all brokers stopped, does it", err=True)
+        click.echo(f"this is a plan: --execute, with all brokers stopped, does it\n{DELETED.format(topic)}", err=True)
 
 
 def plan_of(topic: str, found: Iterable[Found]) -> TopicImage:

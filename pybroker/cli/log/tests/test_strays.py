@@ -56,6 +56,7 @@ def test_a_topic_whose_name_was_taken_by_another_is_kept_and_adopted(tmp_path: P
         shell.done("topic", "delete", "t")
     plan = Shell().done("log", "strays", "adopt", "t", "--data-dir", tmp_path, "-o", "jsonl")
     assert "this is a plan" in plan.err
+    assert "if 't' was deleted while a log dir was offline, do not adopt it" in plan.err
     assert [len(row["replicas"]) for row in plan.documents] == [processes, processes]
     Shell().done("log", "strays", "adopt", "t", "--data-dir", tmp_path, "--execute")
     with pybroker.run(processes, data_dir=tmp_path, **settings) as broker:
