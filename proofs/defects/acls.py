@@ -9,11 +9,13 @@ from pybroker.cluster.decisions.plan import Plan
 from pybroker.cluster.nodes import loading
 from pybroker.handlers.common.forwarding import Forwarding
 from pybroker.security import acl_index, authorizer
+from pybroker.security.acls import AclBinding
 from pybroker.security.authorizer import StandardAuthorizer
 
 NODES = "pybroker/cluster/decisions/tests/test_acls.py"
 GUESTS = "conformance/faults/test_guests.py::test_s112_clients_have_access_only_as_long_as_it_is_granted"
 RULES = "pybroker/security/tests/test_authorizer.py"
+CHECKS = "pybroker/security/tests/test_acls.py"
 
 
 @defect(f"{NODES}::test_unreadable_acls_deny_everything_and_are_logged_in_one_line")
@@ -70,3 +72,15 @@ def what_is_so_already_is_not_confirmed() -> list[Patch]:
 def addresses_are_compared_as_they_are_written() -> list[Patch]:
     """An ACL that denies an IPv6 address has no effect if the client's address is written differently."""
     return [(module, "canonical", lambda host: host) for module in (acl_index, authorizer)]
+
+
+@defect(f"{CHECKS}::test_an_invalid_acl_is_refused_in_kafkas_words", says="DID NOT RAISE")
+@defect(f"{CHECKS}::test_an_acl_for_a_range_of_hosts_is_refused_since_it_would_match_no_client")
+def acls_are_stored_for_any_host() -> list[Patch]:
+    """A DENY for an empty host or for a range of addresses is stored, and denies nobody anything."""
+    check = AclBinding.check
+
+    def check_the_rest(self: AclBinding) -> None:
+        check(self._replace(entry=self.entry._replace(host="*")))
+
+    return [(AclBinding, "check", check_the_rest)]

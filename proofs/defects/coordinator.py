@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from proofs.defects import Patch, defect
 from proofs.defects.suites import MEMBERS, TRANSACTIONS, in_histories, in_trial
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.coordinator import groups, runtime
-from pybroker.coordinator.group import classic, keeping
+from pybroker.coordinator.group import classic, joining, keeping
 from pybroker.coordinator.group.classic import ClassicGroup
 from pybroker.coordinator.group.consumer import expecting
 from pybroker.coordinator.group.consumer.counting import count
@@ -19,6 +20,7 @@ from pybroker.coordinator.group.consumer.group import ConsumerGroup
 from pybroker.coordinator.group.consumer.member import ConsumerMember
 from pybroker.coordinator.group.consumer.migration import downgrading, upgrading
 from pybroker.coordinator.group.consumer.protocol import ConsumerProtocol
+from pybroker.coordinator.group.consumer.timeouts import Wait
 from pybroker.coordinator.group.offset_store import OffsetStore
 from pybroker.coordinator.replies import send
 from pybroker.coordinator.runtime import Runtime
@@ -114,6 +116,22 @@ def a_refused_upgrade_leaves_members_without_a_session() -> list[Patch]:
             result.reply(group.members.stop_waiting(member), errors.RebalanceInProgress())
 
     return [(upgrading, "_send_away", send_away)]
+
+
+@defect(REFUSED + "test_a_classic_join_that_cannot_be_written_leaves_no_deadline")
+def a_refused_classic_join_has_deadlines() -> list[Patch]:
+    """A member that goes on in its generation is evicted because it does not sync."""
+
+    def stop(group: ConsumerGroup, member_id: str, result: Result) -> None:
+        group.context.timeouts.stop(group.id, member_id, Wait.JOIN)
+
+    return [(expecting, "expect_nothing", stop)]
+
+
+@defect("pybroker/coordinator/group/tests/test_faults.py::test_names_too_long_for_a_record_are_refused_at_once")
+def a_member_id_may_be_too_long_for_a_record() -> list[Patch]:
+    """A classic member that brings such an id into a consumer group gets UNKNOWN_SERVER_ERROR."""
+    return [(joining, "_LONGEST_MEMBER_ID", sys.maxsize)]
 
 
 @defect(MIGRATION + "test_a_classic_member_that_repeats_a_protocol_supports_it_once")
