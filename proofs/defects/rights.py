@@ -7,6 +7,7 @@ from typing import Any
 
 from proofs.defects import Patch, defect
 from pybroker.cluster.metadata.image import PartitionImage
+from pybroker.coordinator.group.join_responses import refusal
 from pybroker.handlers import fetch, join_group, metadata
 from pybroker.handlers.common.call import ForwardedCall
 from pybroker.handlers.common.security.permitted_fetch import PermittedFetch
@@ -39,7 +40,6 @@ def a_refused_fetch_has_null_for_aborted_transactions() -> list[Patch]:
 @defect(f"{REFUSALS}::test_a_refused_join_names_no_member")
 def a_refused_join_names_a_member() -> list[Patch]:
     """Kafka sends an empty member id."""
-    refusal = join_group.refusal
 
     def naming(error: Any, member_id: str) -> JoinGroup.Response:
         return refusal(error, member_id or "m")
