@@ -208,7 +208,11 @@ def test_only_the_folders_of_the_broker_that_answers_are_judged() -> None:
         assert not {"settings", "listener"} & set(checks)
 
 
-def test_without_an_address_the_first_line_says_that_no_broker_runs_here(tmp_path: Path) -> None:
+def test_without_an_address_the_first_line_says_that_no_broker_runs_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = ((), 0.0, "connect", "Connection refused")
+    monkeypatch.setattr(network, "reach", lambda host, port, timeout: Reach(host, port, *refused))
     words = ("doctor", "--timeout", 0.01, "-o", "jsonl", "--data-dir", tmp_path)
     first = Shell()(*words).documents[0]
     assert (first["level"], first["check"]) == (WARNING, "broker")
