@@ -27,7 +27,7 @@ _LONGEST = 8_000
 """The longest instance id or client id. A member id made of it fits into a record's 32,767 bytes, whatever its
 characters.
 """
-_LONGEST_MEMBER_ID = _LONGEST + len("-00000000-0000-0000-0000-000000000000")
+LONGEST_ID = _LONGEST + len("-00000000-0000-0000-0000-000000000000")
 """The longest member id: an instance id or client id, and what makes it unique."""
 _MOST_PROTOCOLS = 100
 """How many protocols a member may have. Kafka has no limit; clients use a few."""
@@ -80,8 +80,8 @@ def check_lengths(request: JoinGroup.Request, caller: Caller) -> None:
     texts += [each.name for each in request.protocols]
     if any(len(text) > _LONGEST for text in texts):
         raise errors.InvalidRequest(f"a name is longer than {_LONGEST} characters")
-    if len(request.member_id) > _LONGEST_MEMBER_ID:
-        raise errors.InvalidRequest(f"a member id is longer than {_LONGEST_MEMBER_ID} characters")
+    if len(request.member_id) > LONGEST_ID:
+        raise errors.InvalidRequest(f"a member id is longer than {LONGEST_ID} characters")
 
 
 def join(group: ClassicGroup, join: Join, result: Result) -> None:

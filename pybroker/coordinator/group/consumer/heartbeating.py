@@ -24,7 +24,7 @@ from pybroker.coordinator.group.consumer.member import (
 from pybroker.coordinator.group.consumer.reconciling import Claimed, Goal
 from pybroker.coordinator.group.consumer.subscriptions import regexes
 from pybroker.coordinator.group.consumer.subscriptions.subscriptions import Subscriptions
-from pybroker.coordinator.group.joining import Caller, Sees
+from pybroker.coordinator.group.joining import LONGEST_ID, Caller, Sees
 from pybroker.coordinator.shard import Result
 from pyclient.protocol import ConsumerGroupHeartbeat, errors
 
@@ -47,10 +47,10 @@ def check(request: Request, version: int, assignors: Collection[str]) -> None:
     """Checks the fields of a request that do not depend on the group. Raises InvalidRequest, UnsupportedAssignor."""
     epoch = request.member_epoch
     if version >= _FIRST_WITH_CLIENTS_IDS or epoch > JOIN or epoch == LEAVE:
-        _check_not_blank(request.member_id, "MemberId")
-    _check_not_blank(request.group_id, "GroupId")
-    _check_not_blank(request.instance_id, "InstanceId")
-    _check_not_blank(request.rack_id, "RackId")
+        _check_text(request.member_id, "MemberId")
+    _check_text(request.group_id, "GroupId")
+    _check_text(request.instance_id, "InstanceId")
+    _check_text(request.rack_id, "RackId")
     if epoch == JOIN:
         _check_join(request)
     elif epoch == LEAVE_STATIC:
@@ -66,9 +66,13 @@ def check(request: Request, version: int, assignors: Collection[str]) -> None:
         )
 
 
-def _check_not_blank(text: str | None, name: str) -> None:
-    if text is not None and not text.strip():
+def _check_text(text: str | None, name: str) -> None:
+    if text is None:
+        return
+    if not text.strip():
         raise errors.InvalidRequest(f"{name} can't be empty.")
+    if len(text) > LONGEST_ID:
+        raise errors.InvalidRequest(f"{name} is longer than {LONGEST_ID} characters.")
 
 
 def _check_names(names: Sized) -> None:
