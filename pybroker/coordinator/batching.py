@@ -24,7 +24,7 @@ def parts(records: list[Record]) -> Iterator[list[Record]]:
 
 
 def builder(codec: int, producer: Producer | None) -> Builder:
-    """Returns an empty batch, in the transaction of ``producer`` if there is one."""
+    """Returns an empty batch. With a ``producer``, the batch belongs to that producer's transaction."""
     if producer is None:
         return Builder(codec=codec)
     return Builder(

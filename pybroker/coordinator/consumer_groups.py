@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GROUP_VERSION = "group.version"
 NAMES_AT_ONCE: Final = 100
-"""How many topics are checked against a client's rights in one turn of the loop."""
+"""How many topics one turn of the loop checks against a client's rights."""
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def _largest_batch(config: BrokerConfig, image: MetadataImage) -> int:
 
 
 async def _seen(found: Mapping[str, Resolved], sees: Sees) -> dict[str, Resolved]:
-    """Removes topics that the member may not describe; checks them in turns of the loop."""
+    """Removes topics that the member may not describe; checks ``NAMES_AT_ONCE`` of them per turn of the loop."""
     names = list(frozenset().union(*(each.topics for each in found.values())))
     seen: set[str] = set()
     for begin in range(0, len(names), NAMES_AT_ONCE):

@@ -77,7 +77,7 @@ class GroupNodes:
                 logger.exception("the members of groups could not be written to ZooKeeper")
 
     async def round(self) -> None:
-        """Makes the nodes match the groups. Raises CoordinationError if the store cannot be reached."""
+        """Makes the nodes match the groups' members. Raises CoordinationError if the store cannot be reached."""
         session = self._store.session
         if session.state is not SessionState.CONNECTED:
             return

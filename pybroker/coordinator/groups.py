@@ -46,9 +46,9 @@ _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
 MOST_ADMISSIONS = 3
-"""How often the transaction coordinator is asked whether a commit belongs to an open transaction."""
+"""How often a commit asks the transaction coordinator whether it belongs to an open transaction."""
 _UNANSWERED = (errors.BrokerNotAvailable, errors.NetworkException)
-"""Errors if the transactional id's coordinator is on another broker that did not answer. Clients would give up on them.
+"""Errors if another broker has the transactional id's coordinator and did not answer. Clients would not retry on them.
 """
 
 
@@ -219,9 +219,9 @@ class GroupCoordinator:
     async def _commit_in_transaction(
         self, request: TxnOffsetCommit.Request, version: int
     ) -> TxnOffsetCommit.Response:
-        """Commits, and repeats the admission if a marker came while the coordinator was asked.
+        """Commits the offsets. Checks the admission again if a marker came before the transaction coordinator answered.
 
-        It may have been the marker of the previous transaction, written twice. Without the repetition the producer
+        It may have been the marker of the previous transaction, written twice. Without the second check, the producer
         would fail for good.
         """
         for _ in range(MOST_ADMISSIONS):
@@ -235,7 +235,7 @@ class GroupCoordinator:
     async def _commit_if_admitted(
         self, request: TxnOffsetCommit.Request, version: int
     ) -> TxnOffsetCommit.Response | None:
-        """Commits; returns None if the coordinator's answer is out of date."""
+        """Commits the offsets; returns None if a marker has made the transaction coordinator's answer out of date."""
         partition = self.partition_of(_named(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
         adds = version >= _FIRST_THAT_ADDS

@@ -92,7 +92,7 @@ def _replay_plain(
 def _replay_before(
     view: memoryview, batches: list[Batch], last: Record, shard: Shard, skipped: Skipped
 ) -> None:
-    """Replays the last readable value of a key whose last record, ``last``, was skipped."""
+    """Replays the last readable value of the key of ``last``, which is the key's last record and was skipped."""
     values: list[bytes | None] = []
     for batch in batches:
         records = _records(view, batch, skipped)
@@ -105,7 +105,10 @@ def _replay_before(
 def _effective(
     view: memoryview, batches: list[Batch], unordered: Set[bytes], skipped: Skipped
 ) -> dict[bytes | tuple[bytes, int], bytes | None]:
-    """Returns the records to replay, in order. A key that may occur several times is (key, number)."""
+    """Returns the values to replay, in order, by key.
+
+    If all records of a key are replayed, each is under the pair of the key and its offset.
+    """
     found: dict[bytes | tuple[bytes, int], bytes | None] = {}
     for batch in batches:
         for record in _records(view, batch, skipped):

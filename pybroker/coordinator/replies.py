@@ -1,4 +1,4 @@
-"""Answers requests: replies wait until their records are durable, and errors get the coordinator's names."""
+"""Answers requests: replies wait until their records are durable, and errors become those of coordinators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def send(replies: list[Reply], promise: Promise | None) -> None:
 
 
 def why_not(promise: Promise) -> KafkaError | None:
-    """Returns the client's error for a failed promise, None if it succeeded."""
+    """Returns the error that clients get for a failed promise; None if the promise succeeded."""
     if promise.cancelled():
         return errors.NotCoordinator()
     error = promise.exception()
@@ -57,6 +57,6 @@ _TOLD: dict[type[KafkaError], type[KafkaError]] = {
 
 
 def coordinator_error(error: KafkaError) -> KafkaError:
-    """Returns the client's error for a write to the internal topic that failed with ``error``."""
+    """Returns the error that clients get if a write to the internal topic failed with ``error``."""
     told = _TOLD.get(type(error), type(error))
     return told(f"the coordinator could not write: {error}")

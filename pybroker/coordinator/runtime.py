@@ -11,12 +11,12 @@ An event goes through four steps, none of which waits, so events never interleav
 If the event raises (1) or the append is refused (2), nothing is written. Every reply of the event becomes an error,
 including those of other requests whose tokens the event had taken. ``Result.on_failure`` undoes the changes of the
 event. If too few replicas are in sync, the error is delayed, because some clients retry at once. If an accepted append
-is not durable in time (4), the reply is an error too, but the state stays, because the log has it. Only a new leader
-could truncate it, and a new leader loads the partition again.
+is not durable in time (4), the reply is an error too. But the state stays, because the log has its records. Only a new
+leader could truncate them, and a new leader loads the partition again.
 
 Replies and effects that show durable state (``Result.reads``) wait for earlier writes of other events. So no client
-gets an offset that a failover may take back. And no marker is sent for an outcome that was loaded but is not on all
-in-sync replicas. Effects have no timeout: they wait as long as this broker coordinates the partition.
+gets an offset that a failover may take back. And no marker is sent for an outcome that this broker has loaded but that
+is not on all in-sync replicas. Effects have no timeout: they wait as long as this broker coordinates the partition.
 
 The end of a transaction (``complete_transaction``) is an event too: its marker is appended, replayed, and reported when
 it is durable.
@@ -63,7 +63,7 @@ FIRST_LOAD_PAUSE_S, LONGEST_LOAD_PAUSE_S = 0.1, 30.0
 """The shortest and longest pause between two attempts to load a partition."""
 PROMISE_RETRY_S = 1.0
 SHORTEST_REFUSAL_S, LONGEST_REFUSAL_S = 0.1, 2.0
-"""The shortest and longest delay of the error if too few replicas are in sync."""
+"""The shortest and longest delay of the error that reports too few in-sync replicas."""
 
 S = TypeVar("S", bound=Shard)
 Token = asyncio.Future[Any]
@@ -126,7 +126,7 @@ class Hosted(Generic[S]):
         self.shard = shard
         self.skipped = Skipped(name)
         self.loading: asyncio.Task[None] | None = None
-        """The task that loads the partition, None when all records were replayed. If it has ended, it has failed."""
+        """The task that loads the partition; None once all records are replayed. A task that has ended here failed."""
         self.load_pause_s = FIRST_LOAD_PAUSE_S
         self.reloading: asyncio.TimerHandle | None = None
         """The timer for the next attempt to load."""
@@ -135,7 +135,7 @@ class Hosted(Generic[S]):
         self.postponed: list[Decide[S]] = []
         """The events that arrived while the partition was loading."""
         self.refused_since_ms: int | None = None
-        """Since when appends have been refused because too few replicas are in sync; None if the last one was accepted.
+        """When appends began to be refused because too few replicas are in sync; None if the last append was accepted.
         """
         self.waiting: set[Token] = set()
         self.alarm: asyncio.TimerHandle | None = None
@@ -243,7 +243,7 @@ class Runtime(Generic[S]):
         return hosted.partition.log.producers.is_fenced(producer.id, producer.epoch)
 
     def loaded_shard(self, partition: int) -> S | None:
-        """Returns the partition's shard for questions that need no event; None until it is loaded."""
+        """Returns the partition's shard, to read from it without an event; None until it is loaded."""
         hosted = self._hosted.get(partition)
         return None if hosted is None or hosted.loading is not None else hosted.shard
 
@@ -287,7 +287,7 @@ class Runtime(Generic[S]):
         return hosted
 
     async def on_every_shard(self, decide: Decide[S]) -> list[Any]:
-        """Returns the replies of all shards here, without those that leave meanwhile."""
+        """Runs ``decide`` on all shards and returns the replies. Leaves out shards that this broker loses meanwhile."""
         replies = []
         for partition in tuple(self._hosted):
             try:
@@ -315,7 +315,7 @@ class Runtime(Generic[S]):
             await appended.done
 
     def tell(self, partition: int, event: Decide[S]) -> None:
-        """Runs an event on the partition's shard, now or when it is loaded; does nothing if it is not here."""
+        """Runs an event on the partition's shard, now or when it is loaded. Without the shard, it does nothing."""
         hosted = self._hosted.get(partition)
         if hosted is not None:
             self._tell(hosted, event)
@@ -369,7 +369,7 @@ class Runtime(Generic[S]):
                 self._when_safe(hosted, result.effects, promise)
 
     def _when_safe(self, hosted: Hosted[S], effects: list[object], promise: Promise | None) -> None:
-        """Performs the effects once the promise succeeds; asks for another promise if it timed out."""
+        """Performs the effects once the promise succeeds; requests another promise if this one timed out."""
         if not self._hosts(hosted):
             return
         if promise is not None and not promise.done():
@@ -421,7 +421,7 @@ class Runtime(Generic[S]):
     def _settled(self, hosted: Hosted[S]) -> Promise | None:
         """Returns the promise that the shard's whole state is durable.
 
-        Readers do not mind if too few replicas have become in sync since.
+        For this promise, the replicas in sync are enough, even if they are fewer than ``min.insync.replicas`` by now.
         """
         try:
             return self._replicas.promise(
@@ -431,10 +431,10 @@ class Runtime(Generic[S]):
             return None
 
     def _patience_s(self, hosted: Hosted[S], error: KafkaError) -> float:
-        """Returns how long to delay the answer to a refused append: as long as appends have been refused already.
+        """Returns how long to delay the answer to a refused append: the time since appends were first refused.
 
         Some clients (librdkafka) join again as soon as they get the error, thousands of times while too few replicas
-        are in sync. Each time makes another generation of the group.
+        are in sync. Each join makes another generation of the group.
         """
         if not isinstance(error, errors.NotEnoughReplicas):
             return 0.0

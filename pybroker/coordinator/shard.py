@@ -13,8 +13,8 @@ have joined, which wait) are in memory only, as in Kafka. If they must not stay 
 raise before they take tokens or change anything. ``Result.on_failure`` undoes earlier changes.
 
 Records may belong to a transaction (``Result.producer``). They are written as a transactional batch and come back by
-``replay`` with that producer. They count when ``replay_marker`` reports that the transaction was committed. That is so
-while running and when loading, in the order of the log.
+``replay`` with that producer. They take effect when ``replay_marker`` reports that the transaction was committed. Both
+calls come in the order of the log, while running as well as when a partition is loaded.
 
 An *effect* is an action outside of the shard that follows from an event once its records are durable
 (``Result.effects``): for example, sending markers. The runtime passes it to its owner's ``perform``. A shard that is
@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """The producer whose transaction records belong to."""
+    """A producer, to whose transaction records belong."""
 
     id: int
     epoch: int
@@ -129,7 +129,7 @@ class Shard(Protocol):
     """
 
     def replay(self, record: Record, producer: Producer | None) -> None:
-        """Takes over a written record; ``producer`` is set if it belongs to that producer's transaction.
+        """Changes the state by a written record; ``producer`` is set if it belongs to that producer's transaction.
 
         Only this method and ``replay_marker`` change durable state. If the record does not belong to this shard, it may
         raise any error before it has changed anything; the record is then skipped.

@@ -1,8 +1,8 @@
 """Replays records, and skips unreadable ones.
 
-A record that cannot be parsed (of a later Kafka, or of another program) counts as never written: the earlier value of
-its key stays. It is logged, and later records count. It stays in the log until its key is written again and the log is
-compacted. So shards parse a whole record before they change anything.
+A record that cannot be parsed (a later Kafka or another program wrote it) counts as never written: the earlier value of
+its key stays. The broker logs this and replays the later records. The record stays in the log until its key is written
+again and the log is compacted. So shards parse a whole record before they change anything.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Timers for a state machine: many, of which most are cancelled or postponed before they fire.
 
-A hashed wheel: deadlines are rounded up to ticks, and each tick has its own slot. So setting and cancelling are one
-dictionary operation each. A heap has the numbers of the existing slots, which are few. The wheel reads no clock: time
-is an argument. A timer never fires early, and at most one tick late. A timer whose deadline is in the past when it is
-set fires at the next tick. So an action that sets its own timer again cannot run forever at one moment.
+This is a hashed wheel: it rounds deadlines up to ticks, and each tick has its own slot. So setting and cancelling are
+one dictionary operation each. A heap has the numbers of the existing slots, which are few. The wheel reads no clock:
+time is an argument. A timer never fires early, and at most one tick late. If a deadline is already in the past, its
+timer fires at the next tick. So an action that sets its own timer again cannot run forever at one moment.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class TimerWheel(Generic[T]):
             self._slots.get(timer.slot, {}).pop(timer, None)
 
     def pop(self, now_ms: int) -> Timer[T] | None:
-        """Returns and removes a due timer: of the earliest slot, and there the one that was set first. None if none is
-        due.
+        """Removes and returns a due timer, None if no timer is due.
+
+        The earliest slot comes first, and within a slot the timer that was set first.
         """
         number = self._first_slot()
         if number is None or number * self._tick_ms > now_ms:

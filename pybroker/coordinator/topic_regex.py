@@ -1,8 +1,8 @@
 """Resolves a regular expression to topics: it has RE2's syntax, and must match the whole name.
 
 RE2 takes time linear in the name, whatever the expression, so a client cannot block the broker. The memory for one
-expression is limited here too. RE2 is never asked for groups: thousands of them would take a gigabyte. While RE2 parses
-an expression, no other thread runs, so a client's expression has a largest weight. Stored ones beyond it still count.
+expression is limited here too. RE2 never captures groups: thousands of them would take a gigabyte. While RE2 parses an
+expression, no other thread runs, so the weight of a client's expression is limited. Stored expressions are exempt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyclient.protocol import errors
 MAX_MEMORY: Final = 1 << 20
 """How many bytes a compiled expression may take."""
 HEAVIEST: Final = 10_000
-"""The most that a client's expression may weigh: as much as this many letters, which parse in some milliseconds."""
+"""The most that a client's expression may weigh. A letter weighs 1; this many letters parse in some milliseconds."""
 _WEIGHTS: Final = {**dict.fromkeys("?*+{", 20), r"\p": 200, r"\P": 200}
 """The weights of repetitions and of Unicode classes."""
 
@@ -40,7 +40,7 @@ def _compile(regex: str) -> Any:
 
 
 def check_weight(regex: str) -> None:
-    """Raises InvalidRegularExpression where a client's expression would take long to parse."""
+    """Raises InvalidRegularExpression if a client's expression would take long to parse."""
     weight = len(regex)
     if weight <= HEAVIEST:
         weight += sum(each * regex.count(token) for token, each in _WEIGHTS.items())

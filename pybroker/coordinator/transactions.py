@@ -131,7 +131,7 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
         version: int,
     ) -> None:
-        """Adds partitions to the transaction of a client of that transaction version.
+        """Adds partitions to the transaction. ``version`` is the client's transaction version.
 
         Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, and the errors of
         ``Runtime.submit``.
@@ -156,7 +156,9 @@ class TransactionCoordinator:
     async def end(
         self, transactional_id: str, producer: Producer, committed: bool, version: int
     ) -> Producer:
-        """Commits or aborts; returns when the outcome is durable, with the id and epoch to continue with (v2).
+        """Commits or aborts the transaction, and returns when the outcome is durable.
+
+        Returns the producer id and epoch with which a client of transactions v2 continues.
 
         Raises InvalidRequest, InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, InvalidTxnState, and
         the errors of ``Runtime.submit``.
@@ -180,10 +182,10 @@ class TransactionCoordinator:
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Checks whether a producer may write to these partitions in its transaction (KIP-890).
 
-        With ``add`` it adds them to the transaction, and begins one if necessary (for clients of transactions v2). That
-        is durable when this returns. Returns for each partition None or an error: TransactionAbortable (not part of
-        it), InvalidProducerIdMapping, InvalidProducerEpoch, ConcurrentTransactions, InvalidRequest, NotCoordinator,
-        CoordinatorLoadInProgress, CoordinatorNotAvailable.
+        With ``add`` it adds them to the transaction, and begins one if necessary (for clients of transactions v2). They
+        are durably part of it when this method returns. Returns for each partition None or an error:
+        TransactionAbortable (not part of the transaction), InvalidProducerIdMapping, InvalidProducerEpoch,
+        ConcurrentTransactions, InvalidRequest, NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable.
         """
         producer = Producer(producer_id, producer_epoch)
         return await self._gate.admit(transactional_id, producer, partitions, add=add)
@@ -230,7 +232,7 @@ class TransactionCoordinator:
             logger.error("could not get a producer id for a transaction that has timed out: %s", error)
 
     def _writer(self, broker: int) -> Writer | None:
-        """Returns the writer of markers to that leader, or None if there is none."""
+        """Returns the object that writes markers to this broker, or None if there is none."""
         if broker == self._node_id:
             return self.markers
         if broker == NO_LEADER or self._peers is None:
@@ -260,7 +262,7 @@ class TransactionCoordinator:
 def _attempt(
     decide: Callable[[TransactionShard, Result], None], shard: TransactionShard, result: Result
 ) -> None:
-    """Runs the event. If producer ids have run out, it has changed nothing, and the reply is OutOfIds."""
+    """Runs the event. If it runs out of producer ids, it changes nothing and the reply is OutOfIds."""
     try:
         decide(shard, result)
     except OutOfIds:

@@ -2,5 +2,5 @@
 
 Start with ``shard``: the groups of one partition. ``classic`` is a classic group, ``state`` its states; ``joining`` and
 ``syncing`` handle its members' requests. The KIP-848 protocol is in ``consumer``. Offsets are in ``offset_store``,
-``committing`` and ``keeping``. The input is messages with a time, the output records and replies.
+``committing`` and ``keeping``. A shard takes messages with a time, and returns records and replies.
 """

@@ -3,8 +3,8 @@
 A *rebalance* is a barrier in two parts. While the group is preparing, every member sends a JoinGroup and waits. When
 all have joined, or the longest rebalance timeout is over, a new generation begins; members that have not joined are
 evicted, except static ones. All JoinGroups are answered, the leader's with the metadata of all members. Then each
-member sends a SyncGroup and waits. The leader's contains the assignments, which are written to the log before members
-get them; then the group is stable. A member that does not sync within the rebalance timeout is evicted.
+member sends a SyncGroup and waits. The leader's SyncGroup contains the assignments. They are written to the log before
+members get them; then the group is stable. A member that does not sync within the rebalance timeout is evicted.
 
 The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms`` for more members. If more arrive, it
 waits again, up to the rebalance timeout.
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 NO_TIMESTAMP = -1
 MOST_PENDING = 1_000
-"""How many reserved member ids are kept for all groups of a shard (KIP-394). One more drops the oldest."""
+"""How many reserved member ids are kept for all groups of a shard (KIP-394). A further one removes the oldest."""
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class ClassicGroup:
         self.pending[member_id] = self.timers.schedule(deadline_ms, partial(self._pending_ended, member_id))
 
     def _give_up(self, member_id: str, now_ms: int) -> None:
-        """Drops a reserved member id in an event of its own, because the group may have to react."""
+        """Schedules an event that drops a reserved member id at ``now_ms``, because the group may have to react."""
         self.timers.cancel(self.pending[member_id])
         self._drop_at(now_ms, member_id)
 
@@ -160,7 +160,7 @@ class ClassicGroup:
         self.go_if_forsaken()
 
     def go_if_forsaken(self) -> None:
-        """Lets the group go if it existed for reserved member ids only, and the last one was dropped."""
+        """Lets the shard remove the group if it never had a member and its last reserved member id was dropped."""
         if self.is_simple and not self.pending:
             self.context.forsaken(self.id)
 
@@ -208,7 +208,7 @@ class ClassicGroup:
         self.since_ms = result.now.wall_ms
 
     def _in(self, delay_ms: int, event: Event, result: Result) -> None:
-        """Sets the timer that ends the current state, unless another event does."""
+        """Sets the timer that ends the current state after ``delay_ms``, unless another event ends it earlier."""
         self.timers.cancel(self._phase)
         self._phase = self.timers.schedule(result.now.monotonic_ms + delay_ms, event)
 
@@ -337,7 +337,7 @@ class ClassicGroup:
 
     @property
     def may_go(self) -> bool:
-        """True if the group is empty and has no reserved member ids."""
+        """True if the group is empty and has no reserved member ids, so that it is removed with its last offset."""
         return self.state is EMPTY and not self.pending
 
     # Offsets
@@ -385,10 +385,10 @@ class ClassicGroup:
         return self.has_consumers
 
     def retention_start(self) -> RetentionStart | None:
-        """Returns from when the retention of the group's offsets counts; None if all offsets are in use.
+        """Returns a function that tells when an offset's retention time began; None if all offsets are in use.
 
-        A group with members keeps the offsets of topics that they read. An empty group keeps all offsets for the
-        retention time after it became empty (KIP-211). For offsets without a group it counts from their commit.
+        A group with members keeps the offsets of topics that its members read. An empty group keeps all offsets for
+        the retention time after it became empty (KIP-211). In a simple group, the time begins at each offset's commit.
         """
         since_ms = self.since_ms
         if not self.is_simple and self.state is EMPTY and since_ms != NO_TIMESTAMP:

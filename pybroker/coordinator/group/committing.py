@@ -20,7 +20,7 @@ Topic = OffsetCommit.Request.OffsetCommitRequestTopic | TxnOffsetCommit.Request.
 
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 _FIRST_WITH_GROUP_ID_NOT_FOUND_IN_TRANSACTIONS = 6
-"""Versions before this return ILLEGAL_GENERATION for each of these errors (KIP-1319)."""
+"""Earlier versions return ILLEGAL_GENERATION instead of GROUP_ID_NOT_FOUND (KIP-1319)."""
 _LATEST_MS = 2**63 - 1
 
 

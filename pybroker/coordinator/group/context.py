@@ -13,8 +13,8 @@ from pybroker.coordinator.timer_wheel import TimerWheel
 
 class GroupContext(NamedTuple):
     """Settings, timers and surroundings of a group. ``new_id`` returns the unique part of a member id, ``image`` the
-    current metadata. ``forsaken`` is called with the id of a group whose first member never joined. ``reserved`` maps
-    the member ids that clients got and have not used yet, the oldest first, to what frees each.
+    current metadata. ``forsaken`` is called with the id of a group whose first member never joined. ``reserved`` has
+    the member ids that clients got and have not used yet, the oldest first. Each has a function that drops it.
     """
 
     settings: GroupSettings

@@ -27,7 +27,7 @@ class Commit(NamedTuple):
     member_id: str
     instance_id: str | None
     epoch: int
-    """The generation of a classic member, or the epoch of another; negative if the client is not a member."""
+    """The generation of a classic member or the member epoch of another; negative if the client is not a member."""
     version: int
     """The version of the request's API."""
     transactional: bool
@@ -37,14 +37,14 @@ CheckPartition = Callable[[str, bytes, int], None]
 """``check(topic, topic id, partition)`` raises StaleMemberEpoch or IllegalGeneration."""
 
 class Subscription(NamedTuple):
-    """What a member reads: topics, and those that match ``regex`` ("" if there is none)."""
+    """What a member reads: the listed topics, and all that match ``regex`` ("" if there is none)."""
 
     topics: frozenset[str]
     regex: str = ""
 
 
 RetentionStart = Callable[[CommittedOffset], int]
-"""Returns from when the retention of an offset counts, in milliseconds by the wall clock."""
+"""Returns when the retention time of an offset began, in milliseconds by the wall clock."""
 
 
 class Group(Protocol):
@@ -93,11 +93,11 @@ class Group(Protocol):
         ...
 
     def is_subscribed(self, topic: str) -> bool:
-        """Returns whether members read the topic: then its offsets neither expire nor may be deleted."""
+        """Returns whether members read the topic. If they do, its offsets do not expire and may not be deleted."""
         ...
 
     def retention_start(self) -> RetentionStart | None:
-        """Returns from when the retention of offsets counts; None if no offset of the group expires now."""
+        """Returns a function that tells when an offset's retention time began; None if no offset may expire now."""
         ...
 
     def tombstones(self) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Responses to JoinGroup: refusals, and the members for their leader."""
+"""Responses to JoinGroup: refusals, and the list of members that the leader gets."""
 
 from __future__ import annotations
 

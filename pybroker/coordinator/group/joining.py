@@ -24,15 +24,16 @@ _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_KNOWN_MEMBER_IDS = 4
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
 _LONGEST = 8_000
-"""The longest instance id or client id. A member id made of it fits into a record's 32,767 bytes, whatever its
-characters.
+"""The longest instance id or client id. A member id made of it fits into the 32,767 bytes of a record's text, whatever
+its characters.
 """
 LONGEST_ID = _LONGEST + len("-00000000-0000-0000-0000-000000000000")
 """The longest member id: an instance id or client id, and what makes it unique."""
 _MOST_PROTOCOLS = 100
 """How many protocols a member may have. Kafka has no limit; clients use a few."""
 _MOST_BYTES = 1 << 20
-"""The most bytes of a member's protocols together. The record of the group has one, and is no larger by default."""
+"""The most bytes of all protocols of a member. The record of the group has one of them, and may by default be as large.
+"""
 _MOST_BYTES_OF_ALL = 4 * _MOST_BYTES
 """The most bytes of all members of a group. Kafka has no limit, though it cannot write a record for so many either."""
 
@@ -48,7 +49,7 @@ class Caller(NamedTuple):
     client_id: str
     client_host: str
     sees: Sees | None = None
-    """Tells which topics the client may describe; None: all."""
+    """Tells which topics the client may describe. None allows all topics."""
 
 
 class Join(NamedTuple):
@@ -85,7 +86,7 @@ def check_lengths(request: JoinGroup.Request, caller: Caller) -> None:
 
 
 def join(group: ClassicGroup, join: Join, result: Result) -> None:
-    """Handles the request; it is answered now, or when the group has its next generation.
+    """Handles the request, and answers it now or when the group has its next generation.
 
     Raises CoordinatorNotAvailable, InconsistentGroupProtocol, UnknownMemberId, FencedInstanceId.
     """
@@ -109,10 +110,10 @@ def join(group: ClassicGroup, join: Join, result: Result) -> None:
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """Returns whether ``group.max.size`` lets the member in. Known members may always stay, new ones may be too many.
+    """Returns whether ``group.max.size`` lets the member in.
 
-    While a rebalance is prepared, members count when they have joined. So a group that exceeds a lowered limit loses
-    its last members.
+    Known members may always stay, except while a rebalance is prepared: then only the members that have joined count.
+    So if the limit was lowered below the group's size, the members that join last are refused.
     """
     if group.state is EMPTY:
         return True
@@ -134,7 +135,7 @@ def _has_bytes(group: ClassicGroup, join: Join) -> bool:
 
 
 def _turn_away(group: ClassicGroup, join: Join, result: Result) -> None:
-    """Refuses the client. A member leaves the group, so that others get its partitions."""
+    """Refuses the client. If it is a member, it leaves the group, so that other members get its partitions."""
     member_id = join.request.member_id
     group.drop_pending(member_id)
     member = group.members.get(member_id)
@@ -227,8 +228,8 @@ def _fence(group: ClassicGroup, member: Member, result: Result) -> None:
 def _unchanged(group: ClassicGroup, member: Member, led: str, join: Join) -> JoinGroup.Response:
     """Returns the response if the generation does not change.
 
-    A leader with an old client gets its former id as the leader's id, so that it does not assign. Newer clients are
-    told to skip the assignment.
+    A leader with an old client gets its former member id as the leader's id, so that it takes itself for a follower and
+    assigns nothing. Newer clients are told to skip the assignment.
     """
     leads = member.id == group.members.leader_id
     if join.caller.version < _FIRST_WITH_SKIP_ASSIGNMENT:

@@ -117,7 +117,7 @@ def forget_topics(shard: Keeper, gone: Mapping[str, bytes]) -> Iterator[Record]:
 
 
 def _outdated(shard: Keeper, offsets: Offsets, until_ms: int) -> Iterator[tuple[str, int]]:
-    """Yields the outdated offsets that were committed until then, whether or not the new topic has readers."""
+    """Yields the outdated offsets that were committed at ``until_ms`` or before, even if members read the new topic."""
     for topic, partitions in offsets.topics().items():
         current = _current(shard, topic, partitions)
         if len(current) < len(partitions):

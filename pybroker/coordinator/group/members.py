@@ -17,11 +17,11 @@ from pyclient.protocol import errors
 Protocols = tuple[tuple[str, bytes], ...]
 """Protocols (for consumers: assignors) with the member's metadata, in the order of preference."""
 BYTES_OF_A_MEMBER: Final = 200
-"""What a member adds to the record of its group at least, roughly."""
+"""Roughly how many bytes a member adds to the record of its group, without its texts."""
 
 
 def size_of(client_id: str, instance_id: str | None, protocols: Protocols) -> int:
-    """Returns how many bytes a member has that says this of itself, roughly."""
+    """Returns roughly how many bytes a member with these values adds to the record of its group."""
     said = sum(len(name) + len(metadata) for name, metadata in protocols)
     return BYTES_OF_A_MEMBER + len(client_id) + len(instance_id or "") + said
 

@@ -1,8 +1,9 @@
 """The offsets of one shard: committed ones by group, and pending ones of open transactions.
 
-An offset that a transaction commits is *pending* until the producer's marker. Then it is committed, unless a later one
-was committed since, or it is dropped. While a partition has a pending offset, its offset is *unstable* (KIP-447): it
-does not expire, and keeps its group. A tombstone deletes the committed offset and all pending ones.
+An offset that a transaction commits is *pending* until the producer's marker. A commit marker makes it the committed
+offset, unless a later one has been committed meanwhile; an abort marker drops it. While a partition has a pending
+offset, its offset is *unstable* (KIP-447): it does not expire, and its group is not removed. A tombstone deletes the
+committed offset and all pending ones.
 
 Only ``GroupShard.replay`` and ``replay_marker`` change this.
 """

@@ -1,7 +1,7 @@
 """When the session of a classic member ends.
 
-It ends if the member sends nothing for its session timeout. A member that waits in a join or a sync does not expire.
-But a new member's first join may last only ``new_member_join_timeout_ms``, five minutes.
+The session ends if the member sends nothing for its session timeout. A member that waits for the answer to a JoinGroup
+or SyncGroup does not expire. But a new member's first join may last only ``new_member_join_timeout_ms``, five minutes.
 
 A request of the member only moves its deadline. The timer checks the deadline when it fires, so that a heartbeat sets
 no timer.

@@ -50,7 +50,7 @@ _PAUSE_MS = 1_000
 
 
 class OffsetsAsked(NamedTuple):
-    """What an OffsetFetch asks about one group; ``wanted`` None means all partitions."""
+    """The part of an OffsetFetch for one group. If ``wanted`` is None, it is for all partitions."""
 
     group_id: str
     wanted: keeping.Wanted | None
@@ -63,9 +63,9 @@ class OffsetsAsked(NamedTuple):
 class Guard:
     """Protects a transactional commit while its admission is being checked.
 
-    It stops holding when a marker ends the transaction, so that a late answer does not admit the commit to the next
-    transaction. With transactions v2 (``bumps_epochs``) a marker has the epoch after its transaction's. So a marker of
-    the guard's own epoch ends the previous transaction, whose markers may still be in flight.
+    The guard becomes invalid when a marker ends the transaction, so that a late answer does not admit the commit to the
+    next transaction. With transactions v2 (``bumps_epochs``), a marker's epoch is one more than its transaction's. So
+    a marker with the guard's own epoch ends the previous transaction, whose markers may still be in flight.
     """
 
     __slots__ = ("bumps_epochs", "epoch", "holds")
@@ -109,7 +109,7 @@ class GroupShard:
             self.forget,
         )
         self._gone: dict[str, bytes] = {}
-        """Deleted topics that may still have offsets: ids by name."""
+        """The ids of deleted topics that may still have offsets, by name."""
         self._forgetting: Timer[Event] | None = None
         self._guards: dict[int, set[Guard]] = {}
         """The guards by producer id."""

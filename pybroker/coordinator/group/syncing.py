@@ -45,7 +45,9 @@ def _wait(member: Member, result: Result) -> None:
 
 
 def _assign(group: ClassicGroup, request: SyncGroup.Request, result: Result) -> None:
-    """Takes the leader's assignments; members that it left out get none. All are answered once the record is written.
+    """Takes the leader's assignments, and answers all members once the record is written.
+
+    Members without an assignment of the leader get an empty one.
     """
     brought = {each.member_id: bytes(each.assignment) for each in request.assignments}
     assignments = {member.id: brought.get(member.id, b"") for member in group.members}

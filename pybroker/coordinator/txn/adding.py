@@ -1,6 +1,6 @@
 """The partitions of a transaction: they are added before records are written to them, and leaders verify that.
 
-AddPartitionsToTxn and AddOffsetsToTxn add them, and with transactions v2 the leader does so.
+AddPartitionsToTxn and AddOffsetsToTxn add them. With transactions v2 the partition's leader adds its partition.
 """
 
 from __future__ import annotations

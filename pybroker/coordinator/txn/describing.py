@@ -43,8 +43,8 @@ def listed(transaction: Transaction) -> ListTransactions.Response.TransactionSta
 class Filter:
     """Which transactions to list. An empty, negative or None field does not filter.
 
-    ``states`` is None if none is named, and empty if the named ones do not exist. ``duration_ms`` selects those that
-    began longer ago (KIP-994).
+    ``states`` is None if the request names no state, and empty if no named state exists. ``duration_ms`` selects
+    transactions that began longer ago (KIP-994).
     """
 
     states: frozenset[TransactionState] | None = None

@@ -36,7 +36,7 @@ def end(
     ids: SpareIds,
     now_ms: int,
 ) -> Transaction | None:
-    """Returns the prepared transaction, None if this is a retry of what was done.
+    """Returns the prepared transaction; None if the request is a retry and its outcome was already reached.
 
     ``version`` is the client's transaction version. Raises InvalidProducerIdMapping, ProducerFenced,
     ConcurrentTransactions, InvalidTxnState, OutOfIds.
@@ -124,7 +124,7 @@ def _other(transaction: Transaction) -> str:
 
 
 def fence(transaction: Transaction, version: int, ids: SpareIds, now_ms: int) -> Transaction:
-    """Prepares to abort the ongoing transaction, in an epoch that its producer does not have.
+    """Returns the ongoing transaction, prepared to abort in a later epoch than its producer's.
 
     ``version`` is the finalized ``transaction.version``. Raises OutOfIds.
     """

@@ -1,8 +1,8 @@
-"""Answers the question of partition leaders whether a producer may write to them in its transaction (KIP-890).
+"""Tells partition leaders whether a producer may write to their partitions in its transaction (KIP-890).
 
-With ``add=False`` it only checks. A client may not have added a partition, because its request is late or its
-transaction is over. Such a write would open a transaction that never ends. With ``add=True`` the leader adds the
-partition on behalf of the client.
+With ``add=False`` it only checks. If a write is late or its transaction is over, the partition is not part of the
+transaction. Such a write would open a transaction that never ends. With ``add=True`` the leader adds the partition on
+behalf of the client.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Coordinator(Protocol):
 
 
 class Gate:
-    """Asks the coordinator, and waits a little while the previous transaction is being ended."""
+    """Asks the coordinator. While the previous transaction is being ended, it asks again for a short time."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from pyclient.protocol import errors
 
 
 def first(transactional_id: str, timeout_ms: int, ids: SpareIds, now_ms: int) -> Transaction:
-    """Makes a new transactional id. Raises OutOfIds."""
+    """Returns the first state of a new transactional id. Raises OutOfIds."""
     producer_id = ids.take()
     return Transaction(
         transactional_id,
@@ -66,7 +66,7 @@ def again(
 def _next(
     transaction: Transaction, expected: Producer | None, ids: SpareIds
 ) -> tuple[int, int, int]:
-    """Returns producer id, epoch, and the epoch whose retry is accepted."""
+    """Returns the next producer id, its epoch, and the previous epoch that a retry may have."""
     current = transaction.epoch
     if expected is not None and expected.epoch not in (current, transaction.last_epoch):
         raise errors.ProducerFenced(f"{transaction.transactional_id} has a producer with a newer epoch")

@@ -2,9 +2,9 @@
 
 An ending is a task. It lasts until each partition has its marker and the shard has written that the transaction is
 complete. If this broker no longer coordinates the partition in that epoch, the task ends, and the new coordinator
-starts again. A failed attempt is repeated after a pause that doubles, with the current leader. The task continues even
-if a leader knows a newer coordinator or producer epoch: no other broker would finish it while this broker is the
-coordinator.
+starts another. A failed attempt is repeated with the current leader, after a pause that doubles. The task continues
+even if a leader knows a newer coordinator or producer epoch: while this broker is the coordinator, no other broker
+would finish the ending.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class MarkerSender:
     async def _deliver(
         self, marker: EndTxnMarker, left: set[TopicPartition], transactional_id: str
     ) -> None:
-        """Tries all remaining partitions, and removes finished ones from ``left``."""
+        """Sends the marker to the leaders of the partitions in ``left``; removes those that need it no longer."""
         sending = []
         for leader, partitions in self._by_leader(left, transactional_id).items():
             writer = self._writer(leader)
@@ -141,5 +141,5 @@ class MarkerSender:
 
 
 async def _all(sending: Sequence[Awaitable[Outcomes]]) -> Sequence[Outcomes]:
-    """Returns all outcomes; a slow broker does not delay the others."""
+    """Returns the outcomes of all brokers. The requests run at the same time."""
     return [await sending[0]] if len(sending) == 1 else await asyncio.gather(*sending)

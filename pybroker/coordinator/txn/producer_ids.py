@@ -28,5 +28,5 @@ class SpareIds:
         return self._ids.popleft()
 
     def successor(self, transaction: Transaction) -> int:
-        """Returns the id that follows an exhausted one, else NO_ID. Raises OutOfIds."""
+        """Returns a new id if the transaction's producer id is exhausted, otherwise NO_ID. Raises OutOfIds."""
         return self.take() if transaction.is_exhausted else NO_ID

@@ -1,4 +1,4 @@
-"""The requests of transactions to other brokers: markers for the partitions that they lead, and questions to their
+"""Requests of transactions to other brokers: it sends them markers for the partitions that they lead, and asks their
 coordinators.
 
 The two have separate connections: a marker waits until all in-sync replicas have it, and the first write of another
@@ -75,7 +75,7 @@ def _marker(
 
 
 class RemoteCoordinator:
-    """The coordinator on another broker, for the leaders of partitions (KIP-890)."""
+    """The coordinator on another broker, which the leaders of partitions here ask (KIP-890)."""
 
     def __init__(self, peers: Peers, broker: int, timeout_ms: int) -> None:
         self._peers = peers

@@ -62,7 +62,7 @@ class TransactionShard:
         self._ids = ids
         self._version = version
         self._looks_for_timeouts = False
-        """True only while there are open transactions: an idle broker has no timers."""
+        """True while a timer looks for expired transactions. It runs only while transactions are open."""
         self._written: tuple[Record, Transaction] | None = None
         """The record of the last event with its value, so that replaying it needs no parsing."""
 
@@ -116,14 +116,14 @@ class TransactionShard:
             raise errors.InvalidProducerIdMapping(f"the transactional id {transactional_id} has no producer")
         return transaction
 
-    # # Requests. Each may raise OutOfIds: repeat it when there are producer ids again.
+    # # Requests. Each may raise OutOfIds; the caller repeats it when there are producer ids again.
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None, result: Result
     ) -> None:
         """Answers with a ``Producer``. Raises InvalidTransactionTimeout, ProducerFenced, ConcurrentTransactions.
 
-        It also raises the last one after it has begun to abort an open transaction.
+        It also raises ConcurrentTransactions after it has begun to abort an open transaction.
         """
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
             raise errors.InvalidTransactionTimeout(
@@ -261,7 +261,7 @@ class TransactionShard:
         self.timers.schedule(result.now.monotonic_ms + delay_ms, self._expire)
 
     def _expire(self, result: Result) -> None:
-        """Deletes ids that were not used for long, some at a time."""
+        """Deletes transactional ids that were not used for a long time, a limited number in each event."""
         latest_ms = result.now.wall_ms - self.settings.id_expiration_ms
         delay_ms = self.settings.expiration_check_interval_ms
         result.atomic = False

@@ -77,8 +77,8 @@ class Transaction(NamedTuple):
     def check_not_prepared(self) -> None:
         """Raises ConcurrentTransactions while markers are written.
 
-        Check this before the producer: one that continues after the markers is not known yet by its new epoch or id, so
-        it would be refused for good.
+        Check this before you check the producer. A producer that continues already has the new epoch or id, which the
+        coordinator does not know until the markers are written. It would be refused for good.
         """
         if self.state in PREPARED:
             raise errors.ConcurrentTransactions(f"{self.transactional_id} is being ended")
@@ -136,7 +136,7 @@ class Transaction(NamedTuple):
 
     @property
     def following(self) -> Producer:
-        """The producer that continues when the transaction is complete; an exhausted one gets its new id."""
+        """The producer with which the client continues after the transaction. An exhausted id is replaced."""
         if self.version >= V2 and self.next_producer_id != NO_ID:
             return Producer(self.next_producer_id, 0)
         return Producer(self.producer_id, self.epoch)

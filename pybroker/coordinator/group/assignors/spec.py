@@ -18,7 +18,7 @@ class MemberSpec(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """A group. ``members`` are by member id."""
+    """A group. ``members`` has a ``MemberSpec`` for each member id."""
 
     members: Mapping[str, MemberSpec]
     alike: bool

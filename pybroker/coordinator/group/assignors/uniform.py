@@ -5,8 +5,8 @@ stickiness: a member keeps its partitions, up to its share.
 
 If all members read the same topics, one pass over them is enough. Otherwise unassigned partitions go to the members
 with the fewest, topic by topic. Topics with the fewest readers for their partitions come first. Then partitions move
-from the members with the most to those with the fewest, until nothing improves or ROUNDS are over. With overlapping
-subscriptions the result may be slightly uneven.
+from the members with the most to those with the fewest, until nothing improves, at most ROUNDS times over all topics.
+With overlapping subscriptions the result may be slightly uneven.
 """
 
 from __future__ import annotations

@@ -77,9 +77,9 @@ def expect_nothing(group: Expecting, member_id: str, result: Result) -> None:
 
 
 def expect_nothing_replaced(group: Expecting, member: ConsumerMember, result: Result) -> None:
-    """Removes the deadlines of the static member that this one replaces. If it stays, it has the same ones again.
+    """Removes the deadlines of the static member that ``member`` replaces; restores them if the write fails.
 
-    Otherwise a client that tries again and again would keep a silent member in the group.
+    They keep their old times. With new times, a client whose attempts all fail would keep a silent member in the group.
     """
     replaced = group.static_member(member.instance_id)
     if replaced is None or replaced.id == member.id:

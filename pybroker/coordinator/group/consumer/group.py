@@ -82,7 +82,7 @@ class ConsumerGroup:
         self.classic_protocols: dict[str, int] = {}
         """How many of the classic members support each protocol."""
         self.has_partition_metadata = False
-        """True if there is a record of an older version, which the next epoch deletes."""
+        """True if the log has a record of topic metadata from an older version. The next group epoch deletes it."""
         self.checked_version = -1
         """The metadata version in which ``metadata_hash`` was last checked."""
 
@@ -138,7 +138,10 @@ class ConsumerGroup:
     def preferred_assignor(
         self, before: ConsumerMember | None = None, after: ConsumerMember | None = None
     ) -> str:
-        """Returns the assignor that most members prefer, with one member changed; by default the configured one."""
+        """Returns the assignor that most members prefer, or the configured one if no member prefers any.
+
+        It counts as if the member ``before`` had become ``after``.
+        """
         counts = dict(self.assignors)
         if before is not None and before.assignor is not None:
             count(counts, (before.assignor,), -1)
@@ -335,7 +338,7 @@ class ConsumerGroup:
 
 
 def _says_the_same(one: ConsumerMember, other: ConsumerMember) -> bool:
-    """Returns whether two values of a member are equal in all that the group counts."""
+    """Returns whether two values of a member are equal in everything that the group counts."""
     return (
         one.topics == other.topics
         and one.regex == other.regex

@@ -169,7 +169,7 @@ def check_room(group: ConsumerGroup, member_id: str) -> None:
 
 
 def check_size(group: ConsumerGroup, updated: ConsumerMember) -> None:
-    """Raises GroupMaxSizeReached if the members would report too much. Each may always report less than before."""
+    """Raises GroupMaxSizeReached if the members would report too much. A member may always report less than before."""
     member = group.members.get(updated.id) or group.static_member(updated.instance_id)
     before, now = 0 if member is None else member.size, updated.size
     if now > before and group.size - before + now > MOST_BYTES:
@@ -308,7 +308,7 @@ def step(
 
 
 def known(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember | None:
-    """Returns the member if the group counts it already, perhaps under its former id."""
+    """Returns the member if the group already counts it, even under a former id; None otherwise."""
     if member.id in group.members:
         return member
     if member.instance_id is not None and member.instance_id in group.static:
@@ -371,7 +371,7 @@ def advance(
 
 
 def assignment(owned: Owned) -> Response.Assignment:
-    """Returns a member's partitions in the form of the answer."""
+    """Returns a member's partitions in the form that the response has."""
     part = Response.TopicPartitions
     return Response.Assignment(
         topic_partitions=[

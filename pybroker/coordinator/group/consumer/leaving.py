@@ -59,7 +59,7 @@ def check_not_fenced(member: ConsumerMember, member_id: str) -> None:
 
 
 def _away(member: ConsumerMember) -> ConsumerMember:
-    """Returns a static member that has left and will return. It keeps its assigned partitions only."""
+    """Returns the value of a static member that is temporarily away. It keeps only its assigned partitions."""
     kept: Owned = {id: dict.fromkeys(owned, 0) for id, owned in member.assigned.items()}
     return replace(member, epoch=LEAVE_STATIC, assigned=kept, pending_revocation=NOTHING)
 
@@ -67,7 +67,7 @@ def _away(member: ConsumerMember) -> ConsumerMember:
 def fence(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Result) -> None:
     """Removes the members: the group gets a new epoch, or becomes a classic one.
 
-    If that cannot be written, they get another session, after which silent members are removed again.
+    If the records cannot be written, the members stay and get a new session; silent ones are removed when it ends.
     """
     if not members:
         return

@@ -98,7 +98,7 @@ class ConsumerProtocol:
     def resolved(
         self, group_id: str, found: Mapping[str, Resolved] | None, result: Result
     ) -> None:
-        """Takes the result of a ``regexes.Resolve``; None if it has failed."""
+        """Handles the result of a ``regexes.Resolve``; ``found`` is None if the lookup has failed."""
         self.context.resolving.discard(group_id)
         group = self._groups.get(group_id)
         if found is not None and isinstance(group, ConsumerGroup):

@@ -76,7 +76,7 @@ def _has_any(claimed: Claimed, owned: Owned) -> bool:
 
 
 def _drop_unsubscribed(member: ConsumerMember, goal: Goal, claimed: Claimed) -> ConsumerMember:
-    """Revokes the topics that the member has just unsubscribed; keeps the others."""
+    """Revokes the partitions of topics to which the member no longer subscribes; keeps the others."""
     gone = {id: owned for id, owned in member.assigned.items() if id not in goal.topic_ids}
     if not gone:
         return member
@@ -98,7 +98,7 @@ class _Difference(NamedTuple):
     gained: dict[bytes, list[int]]
     """Partitions of the target that are free."""
     is_complete: bool
-    """Whether every missing partition of the target is free."""
+    """True if all partitions that the member still lacks are free."""
 
 
 def _difference(member: ConsumerMember, goal: Goal) -> _Difference:

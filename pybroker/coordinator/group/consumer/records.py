@@ -216,7 +216,7 @@ def _parts(owned: Owned) -> list[Part]:
 
 
 def read_owned(parts: Iterable[Part], member_epoch: int) -> Owned:
-    """Parses partitions with their epochs. Older versions wrote none: then the member's epoch counts."""
+    """Parses partitions with their epochs. Older versions wrote no epochs; such partitions get the member's epoch."""
     owned: dict[bytes, Mapping[int, int]] = {}
     for part in parts:
         epochs = part.assignment_epochs

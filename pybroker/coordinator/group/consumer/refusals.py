@@ -7,7 +7,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 def when_refused(result: Result, undo: Failure) -> None:
-    """Calls ``undo`` if the write fails, after the actions set before."""
+    """Lets a failed write call ``undo``, after the actions that were set before."""
     before = result.on_failure
     if before is None:
         result.on_failure = undo

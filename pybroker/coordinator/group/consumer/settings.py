@@ -50,7 +50,7 @@ class ConsumerSettings:
 
 
 def _assignor(name: str) -> str:
-    """Returns the short name of an assignor that is given by Kafka's class name."""
+    """Returns the short name of an assignor, which may be given as the name of Kafka's class."""
     return name.rpartition(".")[2].removesuffix("Assignor").lower()
 
 

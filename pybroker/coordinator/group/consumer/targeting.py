@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Change(NamedTuple):
-    """A member before (None if it is new) and after a change; its id may change."""
+    """A member before and after a change. ``before`` is None if the member is new. The id may change."""
 
     before: ConsumerMember | None
     after: ConsumerMember

@@ -19,7 +19,7 @@ from pybroker.coordinator.timer_wheel import Timer, TimerWheel
 
 
 class Wait(Enum):
-    """The action for which the coordinator waits. The value says what the member failed to do if the time is over."""
+    """The action for which the coordinator waits. The value is the reason for which a late member is evicted."""
 
     SESSION = "the member session expired"
     REBALANCE = "it has not revoked its partitions in time"
@@ -97,7 +97,7 @@ class Timeouts:
         self._others[key] = self._timers.schedule(at_ms, fired)
 
     def waits(self, group_id: str, member_id: str, wait: Wait) -> bool:
-        """Returns whether the member is waited for."""
+        """Returns whether the coordinator waits for this action of the member."""
         return (group_id, member_id, wait) in self._others
 
     def stop(self, group_id: str, member_id: str, wait: Wait) -> None:

@@ -1,15 +1,16 @@
 """A consumer group becomes a classic one when its last member of the new protocol has left.
 
-The remaining members already use the classic protocol. The classic group is made at once, with what its record cannot
-contain (protocols that are not in use). It replaces the consumer group when that record is replayed. Its members must
-join again, unless a static member has only changed its protocol and every member has its target assignment.
+The remaining members already use the classic protocol. The classic group is made at once, because its record cannot
+contain all that it needs (protocols that are not in use). It replaces the consumer group when that record is replayed.
+Its members must join again, unless a static member has only changed its protocol and every member has its target
+assignment.
 
 A group stays a consumer group, of classic members, if the record of the classic group would not fit into a batch. Kafka
 tries to write that record again and again. Meanwhile the members that have left keep their partitions.
 
-Until they have joined, the assignments of the classic group are the members' *current* partitions. Kafka writes their
-*target* instead. If such a group were upgraded again before they have joined, partitions that members still read would
-be given to others.
+Until its members have joined, the assignments of the classic group are their *current* partitions. Kafka writes their
+*target* instead. If such a group were upgraded again before its members have joined, other members would get
+partitions that somebody still reads.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FIRST_VERSION = 0
 
 
 def follows_from_leaving(group: ConsumerGroup, members: Sequence[ConsumerMember], result: Result) -> bool:
-    """Returns whether only classic members remain without these, and the group may be a classic one."""
+    """Returns whether only classic members remain when ``members`` leave, and the group may become a classic one."""
     classic = sum(member.classic is not None for member in members)
     left = len(group.members) - len(members)
     return group.classic_members - classic == left and _may(group, _without(group, members), result.records)
@@ -45,10 +46,9 @@ def follows_from_leaving(group: ConsumerGroup, members: Sequence[ConsumerMember]
 def follows_from_replacing(
     group: ConsumerGroup, member: ConsumerMember | None, joining: ConsumerMember, result: Result
 ) -> bool:
-    """Returns whether this is the only member of the new protocol, a classic one replaces it, and the group may be a
-    classic one.
+    """Returns whether the group may become a classic one when ``joining`` replaces ``member``.
 
-    The result must have all records of ``joining``.
+    ``member`` must be the only member of the new protocol. ``result`` must have all records of ``joining``.
     """
     if member is None or member.classic is not None or group.classic_members != len(group.members) - 1:
         return False
@@ -71,13 +71,13 @@ def _may(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Itera
 
 
 def _agree(members: Iterable[ConsumerMember]) -> bool:
-    """Returns whether the members have a common protocol. In the log of an earlier version they may have none."""
+    """Returns whether the members have a common protocol. If an earlier version wrote the log, they may have none."""
     names = [{name for name, _ in each.classic.protocols} for each in members if each.classic is not None]
     return bool(set.intersection(*names))
 
 
 def _fits(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iterable[Record]) -> bool:
-    """Returns whether the records of the downgrade fit into a batch, after those that are ``written`` already."""
+    """Returns whether the records of the downgrade fit into a batch, together with the ``written`` ones."""
     largest = group.context.largest_batch()
     size = _least_size(members)
     if size <= largest:
@@ -93,7 +93,7 @@ def _fits(group: ConsumerGroup, members: Sequence[ConsumerMember], written: Iter
 
 
 def _least_size(members: Iterable[ConsumerMember]) -> int:
-    """Returns a size that the record of the classic group has at least. To build the record would take much longer."""
+    """Returns a lower bound for the size of the classic group's record. To build the record would take much longer."""
     joined = _joined(members)
     protocol = joined.choose_protocol()
     return sum(len(each.id) + len(each.client_id) + len(each.metadata(protocol)) for each in joined)

@@ -35,8 +35,8 @@ def consumer_group(
 ) -> ConsumerGroup:
     """Returns the consumer group for a member of the new protocol: an existing classic group converted, or a new one.
 
-    The shard takes it over when its records have been written. Nothing changes before ``take_over``. Raises
-    GroupIdNotFound.
+    The shard has the new group once its records have been written. The classic group stays unchanged until
+    ``take_over``. Raises GroupIdNotFound.
     """
     group = context.groups.get(group_id)
     if group is None:
@@ -58,8 +58,8 @@ def consumer_group(
 def take_over(classic: ClassicGroup, upgraded: ConsumerGroup, instance_id: str | None, result: Result) -> None:
     """Completes the upgrade: the first member of the new protocol has joined, with this instance id if it is static.
 
-    The sessions of the classic members restart, except that of the member whose instance id it has taken over. Members
-    that wait for the classic rebalance must join again.
+    The sessions of the classic members restart, except that of the member whose instance id the new member has taken
+    over. Members that wait for the classic rebalance must join again.
     """
     if not classic.members:
         return
@@ -125,7 +125,7 @@ def _assigned(context: ConsumerContext, group: ClassicGroup, member: Member) -> 
 
 
 def _kept(upgraded: ConsumerGroup, group: ClassicGroup, member: Member) -> Owned:
-    """Returns what a member without an assignment reports as its partitions, without those of other members.
+    """Returns the partitions that a member without an assignment reports as its own, except those of other members.
 
     A cooperative member continues to read during a rebalance. If the rebalance ends before its leader has assigned,
     only the member itself knows what it reads.
@@ -167,9 +167,9 @@ def _member(group: ClassicGroup, member: Member, owned: Owned) -> ConsumerMember
 
 
 def _send_away(group: ClassicGroup, result: Result) -> None:
-    """Answers the waiting members. They get a session, which ends if the upgrade cannot be written and they are silent.
+    """Answers the waiting members, so that they join again, and begins a session for each.
 
-    The session of a new member does not stop while it waits.
+    If the upgrade cannot be written, these sessions evict silent members. A new member has a session already.
     """
     for member in group.members:
         token = group.members.stop_waiting(member)

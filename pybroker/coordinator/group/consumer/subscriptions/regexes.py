@@ -35,7 +35,7 @@ class Resolve(NamedTuple):
     image: MetadataImage
     now_ms: int
     sees: Sees | None = None
-    """Tells which topics the member that caused this may describe; None: all topics."""
+    """Tells which topics the member that caused the lookup may describe. None allows all topics."""
 
     def look(self) -> dict[str, Resolved]:
         """Returns the topics that match each expression. With many topics this is slow: call it off the loop."""
@@ -57,7 +57,9 @@ class Change(IntEnum):
 def update(
     group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: Result, sees: Sees | None
 ) -> Change:
-    """Notes that the member's expression changed, if it did, and resolves the group's expressions if they are due.
+    """Records a change of the member's expression, and resolves the group's expressions if necessary.
+
+    Returns how the expressions changed.
 
     Raises InvalidRegularExpression.
     """

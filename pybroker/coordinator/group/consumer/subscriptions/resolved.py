@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Resolved(NamedTuple):
-    """The topics that match an expression, the metadata version, and the time."""
+    """The topics that match an expression, with the metadata version and the time of the lookup."""
 
     topics: frozenset[str]
     version: int

@@ -22,7 +22,7 @@ class Subscriptions:
         self.by_name: dict[str, int] = {}
         """How many members list each topic."""
         self.by_regex: dict[str, int] = {}
-        """How many resolved expressions match each topic."""
+        """How many expressions match each topic."""
         self.regexes: dict[str, int] = {}
         """How many members subscribe by each expression."""
         self.resolved: dict[str, Resolved] = {}
@@ -101,7 +101,7 @@ class Subscriptions:
         return other
 
     def without(self, members: Iterable[ConsumerMember]) -> Self:
-        """Returns the subscriptions without these members."""
+        """Returns the subscriptions of the group if these members leave."""
         other = self.copy()
         gone = tuple(members)
         for member in gone:

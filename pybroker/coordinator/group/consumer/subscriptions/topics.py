@@ -1,8 +1,9 @@
 """Topics as consumer groups see them: their ids, and a hash that shows when a topic has changed.
 
-The hash of a topic is that of Kafka's records (KIP-1101): XXH3 over a zero byte, its id, its name, its number of
-partitions and the racks of each. Numbers are little-endian; text is UTF-16 code units followed by their count. The hash
-of a group is XXH3 over those of its topics, in the order of their names, and 0 if it reads none.
+The hash of a topic is the one in Kafka's records (KIP-1101). It is XXH3 over a zero byte, the topic's id, its name, its
+number of partitions, and the racks of each partition. Numbers are little-endian; text is UTF-16 code units followed by
+their count. The hash of a group is XXH3 over the hashes of its topics, in the order of their names. It is 0 if the
+group reads no topic.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Topics:
 
     @property
     def grown_at(self) -> int:
-        """The version of the image in which a new topic was last seen."""
+        """The last version of the image that brought a new topic."""
         self._look()
         return self._grown_at
 
