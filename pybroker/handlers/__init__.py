@@ -180,10 +180,10 @@ from pyclient.protocol.apis import Api
 Handler = Callable[[Any, Call], Any | Awaitable[Any] | None]
 
 FEWEST_UNITS: Final = 20_000
-"""The budget of a request with few items that are handled in one turn, such as states of groups or users of a token."""
+"""The most units of a request that should have few items, such as states of groups. One turn handles all of them."""
 FEW_UNITS: Final = 100_000
 MANY_UNITS: Final = 300_000
-"""60,000 partitions or more."""
+"""The most units of a request with very many items: enough for 60,000 partitions."""
 
 
 class Row(NamedTuple):
@@ -194,7 +194,7 @@ class Row(NamedTuple):
     needs: Needs
     """The rights that a client needs. It has no default, so that no API is served without a decision on them."""
     most_units: int = FEW_UNITS
-    """How many units a request may hold (``net.large_messages``). It is more for turns, and between brokers."""
+    """How many units a request may have (``net.large_messages``). It is more for turns, or between brokers."""
     controlled: bool = False
     """True if only the controller handles the request. Other brokers forward it (``forwarding``)."""
     between_brokers: bool = False
@@ -239,7 +239,7 @@ _TABLE: Final[tuple[Row, ...]] = (
     Row(DeleteAcls, delete_acls.handle, whole(delete_acls.refused, ALTER_CLUSTER), controlled=True),
     Row(DescribeConfigs, describe_configs.handle,
         each(DESCRIBE_CONFIGS_TOPIC, DESCRIBE_CONFIGS_GROUP, DESCRIBE_CONFIGS_CLUSTER),
-        most_units=50_000),  # a few bytes are answered by a kilobyte
+        most_units=50_000),  # a kilobyte answers a few bytes
     Row(AlterConfigs, alter_configs.handle, each(ALTER_CONFIGS_TOPIC, ALTER_CONFIGS_GROUP, ALTER_CONFIGS_CLUSTER),
         most_units=MANY_UNITS, controlled=True),
     Row(AlterReplicaLogDirs, alter_replica_log_dirs.handle, whole(alter_replica_log_dirs.refused, ALTER_CLUSTER),

@@ -1,8 +1,9 @@
 """AddPartitionsToTxn (24), 0-5: adds partitions to a transaction before they are written to (KIP-98). Version 2 adds
-the error PRODUCER_FENCED. Version 4, which only brokers send, has several transactions and can just verify them
-(KIP-890).
+the error PRODUCER_FENCED. Version 4, which only brokers send, has several transactions. It may ask only whether
+partitions are in a transaction, without adding them (KIP-890).
 
-One refused partition fails all: the others get OPERATION_NOT_ATTEMPTED. Many partitions are checked in several turns.
+If one partition is refused, none is added: the others get OPERATION_NOT_ATTEMPTED. Many partitions are checked in
+several turns.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _named(transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction
 def _distinct(
     transaction: AddPartitionsToTxn.Request.AddPartitionsToTxnTransaction, call: Call
 ) -> Paced[dict[TopicPartition, KafkaError | None]]:
-    """Returns the partitions, each once, with its error if it is refused. Internal topics are closed to clients."""
+    """Returns the partitions without repetition, each with its error or None. Clients may not add internal topics."""
     image, of_client = call.broker.metadata.image, call.version < _FIRST_OF_BROKERS
     found: dict[TopicPartition, KafkaError | None] = {}
     for each in _named(transaction):
@@ -83,7 +84,7 @@ def _distinct(
 
 
 def _refused(partitions: Outcomes) -> Outcomes | None:
-    """Returns the outcomes if any of the partitions is refused, else None."""
+    """Returns an error for every partition if any of them is refused, else None."""
     if not any(partitions.values()):
         return None
     return {each: error or _NOT_ATTEMPTED for each, error in partitions.items()}

@@ -1,5 +1,5 @@
-"""AlterConfigs (33), 0-2: replaces all settings of a topic, a broker, the brokers' default or a group. Settings that
-the request does not name return to their defaults."""
+"""AlterConfigs (33), 0-2: replaces all settings of a topic, a broker, a group, or the default of all brokers. Settings
+that the request does not name return to their defaults."""
 
 from __future__ import annotations
 

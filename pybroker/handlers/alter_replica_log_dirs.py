@@ -52,7 +52,7 @@ def each_replica(
 
 
 def move(call: Call, topic_partition: TopicPartition, path: str) -> int:
-    """Begins to move a replica, and first creates its log if that is still to be done. Returns the error code."""
+    """Begins to move a replica, after creating its log if that is still missing. Returns the error code."""
     call.broker.replicas.partitions.make(*topic_partition)
     try:
         call.broker.replicas.moves.start(topic_partition, path)

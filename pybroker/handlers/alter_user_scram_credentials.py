@@ -1,7 +1,7 @@
-"""AlterUserScramCredentials (51), 0: stores and forgets users' passwords for SCRAM (KIP-554).
+"""AlterUserScramCredentials (51), 0: stores and deletes users' passwords for SCRAM (KIP-554).
 
-The request has salted passwords, which are as secret as passwords. Those of many users are stored piece by piece, and
-all changes of one user together.
+The request has salted passwords, which are as secret as passwords. Several writes store the changes of many users, and
+one write has all changes of a user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Request = AlterUserScramCredentials.Request
 Response = AlterUserScramCredentials.Response
 
 MOST_OF_A_USER: Final = 257
-"""Changes of one user that are looked at: with so many, one of the 256 mechanisms is named twice."""
+"""How many changes of one user are read. With so many, one of the 256 possible mechanisms occurs twice."""
 
 
 async def handle(request: Request, call: Call) -> Response:
@@ -54,7 +54,7 @@ def _changes(request: Request) -> Iterator[Any]:
 
 
 def _by_user(request: Request) -> Paced[dict[str, Request]]:
-    """Returns each user's changes in the request, in its order."""
+    """Returns the changes of each user, in the order of the request."""
     users: dict[str, Request] = {}
     for field in ("deletions", "upsertions"):
         for change in getattr(request, field):
@@ -68,7 +68,7 @@ def _by_user(request: Request) -> Paced[dict[str, Request]]:
 
 
 def _pieces(users: Iterable[Request]) -> Iterator[Request]:
-    """Joins users until they have as many changes as one write should have."""
+    """Joins the changes of several users into requests with as many changes as one write should have."""
     piece = Request()
     for user in users:
         piece.deletions += user.deletions

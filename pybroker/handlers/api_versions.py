@@ -1,6 +1,7 @@
 """ApiVersions (18), 0-5: lists the APIs and versions of ``ROWS``, and the features (KIP-35, KIP-511, KIP-584).
 Supported features that may be at level 0 are listed only from v4 on, because older clients cannot read them. From v5 on
-a client may name the broker that it means to reach: any other one answers REBOOTSTRAP_REQUIRED (KIP-1242).
+a client may name the cluster and the broker that it wants to reach. Any other broker answers REBOOTSTRAP_REQUIRED
+(KIP-1242).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateAcls (30), 1 to 3: stores ACLs (KIP-140). When the reply comes, they apply to all of this broker's clients."""
+"""CreateAcls (30), 1 to 3: stores ACLs (KIP-140). They apply to all clients of this broker before it replies."""
 
 from __future__ import annotations
 

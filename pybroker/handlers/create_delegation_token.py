@@ -40,7 +40,7 @@ async def _create(request: CreateDelegationToken.Request, call: Call) -> CreateD
 
 
 handle = forwarded(CreateDelegationToken, _create)
-"""Answers with the token and its MAC, or an error. This broker accepts the token then, the others soon after."""
+"""Answers with the token and its MAC, or an error. This broker accepts the token at once, the others soon after."""
 
 
 def _wanted(request: CreateDelegationToken.Request, call: Call) -> NewToken:

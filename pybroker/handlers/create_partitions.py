@@ -38,7 +38,7 @@ _MUTATION: Final = Mutation(
 
 @within_quota(_MUTATION)
 async def handle(request: CreatePartitions.Request, call: Call) -> CreatePartitions.Response:
-    """Answers with one result per topic, in the order of the request; once for a repeated name."""
+    """Answers with one result per topic, in the order of the request. A repeated name gets only one result."""
     response: CreatePartitions.Response = await in_writes(request, call, _at_controller, _LISTS, attrgetter("name"))
     return response
 

@@ -53,7 +53,7 @@ _MUTATION: Final = Mutation(
 
 @within_quota(_MUTATION)
 async def handle(request: CreateTopics.Request, call: Call) -> CreateTopics.Response:
-    """Answers with one result per topic, in the order of the request; once for a repeated name."""
+    """Answers with one result per topic, in the order of the request. A repeated name gets only one result."""
     response: CreateTopics.Response = await in_writes(request, call, _at_controller, _LISTS, attrgetter("name"))
     return response
 

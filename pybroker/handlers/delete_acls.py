@@ -1,7 +1,7 @@
 """DeleteAcls (31), 1 to 3: deletes the ACLs that filters find, and returns them (KIP-140).
 
-When the reply comes, they no longer apply on any connection of this broker. All filters that name no resource walk the
-ACLs once, together, in turns. Each deletes those that match piece by piece.
+Before the reply, they cease to apply on all connections of this broker. One walk through the ACLs, in turns, serves all
+filters that name no resource. The matching ACLs of each filter are deleted piece by piece.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Filter = DeleteAcls.Request.DeleteAclsFilter
 Result = Response.DeleteAclsFilterResult
 
 ACLS_AT_ONCE: Final = 1000
-"""How many ACLs, deleted or not, the patterns of one change have. Those of one pattern stay together."""
+"""How many ACLs the patterns of one write have, deleted or not. One write deletes all of a pattern's ACLs."""
 ANYTHING: Final = AclFilter()
 
 
@@ -50,7 +50,7 @@ def refused(request: DeleteAcls.Request, call: Call, error: KafkaError) -> Paced
 async def _delete(request: DeleteAcls.Request, call: Call) -> DeleteAcls.Response:
     acls = call.broker.metadata.image.acls
     of_nameless = await settled(walk(_sorted(acls, request.filters), call))
-    left: list[ResourcePattern] = []  # those of nameless filters that could not be deleted, which others may match too
+    left: list[ResourcePattern] = []  # could not be deleted for a filter without a name; other filters may match them
 
     async def delete(each: Filter) -> Result:
         wanted = filter_of(each)
@@ -88,7 +88,7 @@ async def _delete_found(wanted: AclFilter, acls: Acls, found: list[ResourcePatte
 
 
 def _sorted(acls: Acls, filters: list[Filter]) -> Paced[dict[AclFilter, list[ResourcePattern]]]:
-    """Finds the patterns of the filters without a name. An ACL counts for the first filter that it matches."""
+    """Finds the patterns that match filters without a name. An ACL counts only for the first filter that it matches."""
     places: dict[AclFilter, int] = {}
     for number, each in enumerate(filters):
         if each.resource_name_filter is None:
@@ -114,12 +114,12 @@ def _chosen(is_given: bool, of_acl: object, otherwise: object) -> object:
 
 
 def _plain(wanted: AclFilter) -> AclFilter:
-    """Returns a filter without a name, for which MATCH means ANY."""
+    """Returns a filter without a name in its plain form: without a name, MATCH means ANY."""
     return wanted._replace(pattern_type=PatternType.ANY) if wanted.pattern_type is PatternType.MATCH else wanted
 
 
 def _found(acls: Acls, wanted: AclFilter, among: Iterable[ResourcePattern]) -> Paced[list[ResourcePattern]]:
-    """Returns those of some patterns that have at least one wanted ACL."""
+    """Returns the patterns among ``among`` that have at least one ACL that matches the filter."""
     found: list[ResourcePattern] = []
     looked_at = 0
     for pattern in among:

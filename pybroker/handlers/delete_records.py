@@ -21,7 +21,7 @@ Result = Response.DeleteRecordsPartitionResult
 
 
 async def handle(request: DeleteRecords.Request, call: Call) -> DeleteRecords.Response:
-    """Answers with one result per partition, with its low watermark: the least log start of its replicas."""
+    """Answers with one result per partition. It has the low watermark: the lowest log start of the replicas."""
     clock = call.broker.clock
     ends_ms = clock.monotonic_ms() + request.timeout_ms
     response = Response()

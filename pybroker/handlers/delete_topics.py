@@ -62,7 +62,7 @@ def _refused(topic: str | Asked, error: KafkaError) -> Result:
 
 @within_quota(Mutation(_lists, 5, _key, _cost, _is_permitted, _refused))
 async def handle(request: DeleteTopics.Request, call: Call) -> DeleteTopics.Response:
-    """Answers with one result per topic, in the order of the request; once for a repeated topic."""
+    """Answers with one result per topic, in the order of the request. A repeated topic gets only one result."""
     response: DeleteTopics.Response
     if call.version < _FIRST_WITH_IDS:
         response = await in_writes(request, call, _at_controller, _lists(call.version), str)
@@ -96,7 +96,10 @@ def _names(request: DeleteTopics.Request, version: int) -> list[TopicName]:
 
 
 def _denied(names: Sequence[TopicName], call: Call) -> dict[TopicName, TopicName]:
-    """Returns the topics that the client may not delete, as it is told of them: by name only if it may see that."""
+    """Returns the topics that the client may not delete, in the form that the response shows.
+
+    If the request gives an id, the response has the topic's name only if the client may describe the topic.
+    """
     image: MetadataImage = call.broker.metadata.image
     denied = {}
     for asked in names:

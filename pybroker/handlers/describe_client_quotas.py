@@ -11,7 +11,7 @@ Response = DescribeClientQuotas.Response
 
 def handle(request: DescribeClientQuotas.Request, call: Call) -> DescribeClientQuotas.Response:
     """Answers with the stored quotas, whether or not a client with them is connected."""
-    # imported here, so that a broker without quotas does without it
+    # imported here, so that a broker without quotas need not load it
     from pybroker.cluster.decisions.quota_changes import Component, described
 
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]

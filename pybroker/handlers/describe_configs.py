@@ -2,7 +2,7 @@
 documentation (KIP-569).
 
 Each of a topic's settings shows where it comes from, down to the broker's default. A password's value is null. If the
-request names keys, only those are shown that exist; else all are.
+request names keys, the answer has those that exist; otherwise it has all keys.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Row = tuple[Key, Described, bool]
 
 @in_turns
 def handle(request: DescribeConfigs.Request, call: Call) -> Paced[DescribeConfigs.Response]:
-    """Answers with one result per resource; once for a repeated resource."""
+    """Answers with one result per resource. A repeated resource gets only one result."""
     response = DescribeConfigs.Response()
     seen: set[tuple[int, str]] = set()
     for resource in request.resources:

@@ -30,7 +30,7 @@ UNKNOWN_BYTES = -1
 
 @in_turns
 def handle(request: DescribeLogDirs.Request, call: Call) -> Paced[DescribeLogDirs.Response]:
-    """Answers with one result per log dir; null topics mean all. First creates logs that are still to be created."""
+    """Answers with one result per log dir; null topics mean all. First creates the logs that are still missing."""
     logs, table = call.broker.logs, call.broker.replicas.partitions
     chosen: set[TopicPartition] | None = None if request.topics is None else set()
     for each in named(request):
@@ -67,7 +67,7 @@ def named(request: DescribeLogDirs.Request) -> Iterator[TopicPartition]:
 
 
 class Found:
-    """Gathers the replicas in a log dir, of the chosen partitions (None: of all)."""
+    """Gathers the replicas in a log dir that belong to the chosen partitions, or all replicas if these are None."""
 
     def __init__(self, log_dir: LogDir, chosen: set[TopicPartition] | None) -> None:
         self._log_dir = log_dir
@@ -111,7 +111,7 @@ class Found:
 
 
 def current(log: HeldLog) -> PartitionResult:
-    """Returns a current replica. Its lag is the distance from its log end to the high watermark."""
+    """Returns a current replica. Its lag is the number of offsets from its log end to the high watermark."""
     return PartitionResult(
         partition_index=log.topic_partition.partition,
         partition_size=log.size,
@@ -132,7 +132,7 @@ def future(move: Move) -> PartitionResult:
 
 
 def space(log_dir: LogDir) -> tuple[int, int]:
-    """Returns total and usable bytes of the volume, (-1, -1) if they cannot be found out."""
+    """Returns total and usable bytes of the volume, or (-1, -1) if the operating system does not tell."""
     try:
         return log_dir.storage.space(log_dir.path)
     except OSError:

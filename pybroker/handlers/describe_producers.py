@@ -13,7 +13,7 @@ PartitionResponse = Response.PartitionResponse
 
 @in_turns
 def handle(request: DescribeProducers.Request, call: Call) -> Paced[DescribeProducers.Response]:
-    """Answers with one result per partition, which this broker must lead; once for a repeated partition."""
+    """Answers with one result per partition, which this broker must lead. A repeated partition gets only one result."""
     response = Response()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:

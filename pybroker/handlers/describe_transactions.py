@@ -16,7 +16,7 @@ TransactionState = DescribeTransactions.Response.TransactionState
 async def handle(
     request: DescribeTransactions.Request, call: Call
 ) -> DescribeTransactions.Response:
-    """Answers with the state of each transactional id, or with its error; once for a repeated id."""
+    """Answers with the state of each transactional id, or with its error. A repeated id is answered once."""
     states = await one_by_one(dict.fromkeys(request.transactional_ids), lambda each: _describe(each, call), call)
     return DescribeTransactions.Response(transaction_states=states)
 

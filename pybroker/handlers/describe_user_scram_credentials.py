@@ -20,8 +20,8 @@ Result = Response.DescribeUserScramCredentialsResult
 def handle(
     request: DescribeUserScramCredentials.Request, call: Call
 ) -> Paced[DescribeUserScramCredentials.Response]:
-    """Answers with one result per named user, or per user if none is named."""
-    from pybroker.cluster.decisions.scram_changes import names_of_users, users  # not had without users
+    """Answers with one result per named user, or with one for every user if the request names none."""
+    from pybroker.cluster.decisions.scram_changes import names_of_users, users  # only loaded if used
 
     image, response = call.broker.metadata.image, Response()
     if not request.users:

@@ -1,5 +1,5 @@
-"""ElectLeaders (43), 0-2: elects leaders of partitions: v0 preferred ones, v1 also unclean ones (KIP-460). Null means
-all partitions.
+"""ElectLeaders (43), 0-2: elects leaders of partitions. Version 0 elects preferred leaders, v1 also unclean ones
+(KIP-460). Null means all partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_WITH_ERROR = 1
 
 
 async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Response:
-    """Answers with one result per partition; if all are meant, only for those that needed an election."""
+    """Answers with one result per partition. If null means all, only those that needed an election have a result."""
     topics = request.topic_partitions
     if topics is None:
         response: ElectLeaders.Response = await _at_controller(request, call)
@@ -54,7 +54,7 @@ async def handle(request: ElectLeaders.Request, call: Call) -> ElectLeaders.Resp
 
 @in_turns
 def refused(request: ElectLeaders.Request, call: Call, error: KafkaError) -> Paced[ElectLeaders.Response]:
-    """Returns the response to a client that may not elect leaders; v0 has only the partitions' error codes for it."""
+    """Returns the response to a client that may not elect leaders. In v0, the error is in every partition's result."""
     response = ElectLeaders.Response()
     if call.version >= _FIRST_WITH_ERROR:
         response.error_code = error.code

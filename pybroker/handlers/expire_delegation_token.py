@@ -24,4 +24,4 @@ async def _expire(request: ExpireDelegationToken.Request, call: Call) -> ExpireD
 
 
 handle = forwarded(ExpireDelegationToken, _expire)
-"""Answers with the new time, or an error. From then on, this broker does not accept a removed token."""
+"""Answers with the new time of expiry, or an error. When it answers, this broker no longer accepts a removed token."""

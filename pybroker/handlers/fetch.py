@@ -3,8 +3,8 @@
 - v4 adds the isolation level, v5 the log start, v7 sessions (KIP-227), v9 and v12 leader epochs (KIP-320, KIP-595)
 - v10 adds zstd, v11 reads from followers (KIP-392), v13 topic ids (KIP-516), v16 the new leader (KIP-951)
 
-A consumer's fetch of many partitions, named by the request or by its session, is served in turns (``pacing``). So is
-the creation of new partitions' logs, which comes before the read.
+A consumer's fetch of many partitions, named by the request or by its session, is served in turns (``pacing``). Before
+the read, the logs of new partitions are created, also in turns.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def follow_new(request: Fetch.Request, call: Call, replica: int) -> Fetch.
 
 
 async def make_logs(partitions: Iterable[FetchPartition], call: Call) -> None:
-    """Creates the logs that are still to be created, in turns."""
+    """Creates the partitions' logs that are still missing, in turns."""
     table = call.broker.replicas.partitions
 
     def make() -> Paced[None]:
@@ -136,7 +136,7 @@ async def fetch_many(context: Context, request: Fetch.Request, call: Call) -> Fe
 
 
 async def wait(fetch: FetchOperation, max_wait_ms: int, call: Call) -> None:
-    """Waits until the fetch has enough, or for ``max_wait_ms``."""
+    """Waits until the fetch has read enough bytes, but at most ``max_wait_ms``."""
     waiting = call.broker.replicas.purgatory.begin(fetch, max_wait_ms)
     try:
         await in_pieces(range(len(fetch.wanted)), waiting.watch, call)
@@ -168,7 +168,7 @@ def context_of(
 def operation(
     context: Context, request: Fetch.Request, call: Call, allowance: Allowance | None
 ) -> FetchOperation:
-    """Returns the fetch over the context's partitions, limited to what a quota allows at once.
+    """Returns the fetch of the context's partitions, limited to the bytes that a quota allows at once.
 
     Raises InvalidRequest, for which the response has no field.
     """
@@ -252,7 +252,7 @@ def add_refusals(response: Fetch.Response, rows: Iterable[tuple[Any, Any]]) -> N
 
 
 def isolation(level: int) -> Isolation:
-    """Returns the isolation for the wire's level. Raises InvalidRequest, for which the response has no field."""
+    """Returns the isolation for a level in a request. Raises InvalidRequest, for which the response has no field."""
     if level == Isolation.READ_UNCOMMITTED:
         return Isolation.READ_UNCOMMITTED
     if level != Isolation.READ_COMMITTED:
@@ -266,7 +266,7 @@ def wanted(request: Fetch.Request, by_id: bool) -> dict[Key, FetchPartition]:
 
 
 def named(request: Fetch.Request, by_id: bool) -> Iterator[FetchPartition]:
-    """Yields the partitions that the request names; one may come several times."""
+    """Yields the partitions that the request names; a partition may occur several times."""
     for topic in request.topics:
         name = None if by_id else topic.topic
         for each in topic.partitions:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorType(IntEnum):
-    """Whether a coordinator is one of groups or of transactions: FindCoordinator's ``key_type``."""
+    """What a coordinator coordinates, groups or transactions: FindCoordinator's ``key_type``."""
 
     GROUP = 0
     TRANSACTION = 1

@@ -23,7 +23,7 @@ _FIRST_WITH_FENCED = 4
 
 
 async def handle(request: InitProducerId.Request, call: Call) -> InitProducerId.Response:
-    """Answers with a new producer id in epoch 0, or for a transactional id with its next producer epoch."""
+    """Answers with a new producer id and epoch 0; for a transactional id, with its producer id and its next epoch."""
     try:
         _check_rights(request, call)
         expected = _expected(request)

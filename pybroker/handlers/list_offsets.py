@@ -3,7 +3,7 @@
     -1  the end for readers: the last stable offset for read_committed, else the high watermark
     -2  the log start
     -3  the record with the greatest timestamp (v7, KIP-734)
-    -4  the log start on the local disk (v8, KIP-405): the same, since there is no other tier
+    -4  the log start on the local disk (v8, KIP-405): the log start, since there is no other tier
     -5  the end of the tiered storage (v9, KIP-1005): none
     -6  the first offset that is not uploaded yet (v11, KIP-1023): none
 
@@ -85,7 +85,7 @@ def handle(request: ListOffsets.Request, call: Call) -> Paced[ListOffsets.Respon
 
 
 def isolation_of(request: ListOffsets.Request) -> Isolation:
-    """Returns how far the client may read: replicas and debuggers up to the log end."""
+    """Returns how far the client may read: replicas and debugging consumers read up to the log end."""
     if request.replica_id != CONSUMER:
         return Isolation.LOG_END
     if request.isolation_level == Isolation.READ_COMMITTED:

@@ -16,7 +16,7 @@ Response = ListPartitionReassignments.Response
 def handle(
     request: ListPartitionReassignments.Request, call: Call
 ) -> Paced[ListPartitionReassignments.Response]:
-    """Answers with those of the requested partitions that are moving; null means all."""
+    """Answers with the requested partitions that are moving; null requests all partitions."""
     image: MetadataImage = call.broker.metadata.image
     wanted: Iterable[tuple[TopicImage | None, Collection[int] | None]]
     if request.topics is None:

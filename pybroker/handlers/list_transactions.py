@@ -19,7 +19,7 @@ from pyclient.protocol import ListTransactions, errors
 from pyclient.protocol.errors import KafkaError
 
 MAX_MEMORY: Final = 1 << 18
-"""Bytes that a pattern may take, compiled. With more, one name could take tens of milliseconds."""
+"""How many bytes a compiled pattern may take. With more, matching one name could take tens of milliseconds."""
 _OPTIONS: Final = topic_regex.options(MAX_MEMORY)
 
 Listed = ListTransactions.Response.TransactionState

@@ -9,7 +9,7 @@ A missing topic is created before the reply, so the reply has its leaders. If a 
 waits a moment for the next one (``cluster.suspects``).
 
 Many partitions are described in turns (``pacing``), whether the request names their topics or not. Descriptions are
-kept until they change (``described``).
+cached until they change (``described``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log: Final = logging.getLogger(__name__)
 _FIRST_WITH_IDS = 12
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
 _LAST_OF_PARTITIONS = 9
-"""The last version that describes partitions in another way than the version before it."""
+"""The last version that changed the fields of partitions."""
 
 
 def handle(
@@ -190,7 +190,7 @@ def _find(
 
 
 def _may_pass(error: KafkaError) -> bool:
-    """Returns True if creating the topic may succeed later, with more brokers or another controller.
+    """Returns True if a later attempt to create the topic may succeed, with more brokers or another controller.
 
     Such a topic is answered with LEADER_NOT_AVAILABLE, because all clients ask again soon after that. librdkafka's
     producer gives up an unknown topic after 30 s; other errors are final, or last for ``metadata.max.age.ms``.
@@ -249,7 +249,7 @@ def _response(
 
 
 def _partition(partition: PartitionImage, form: Form) -> Partition:
-    """Describes a partition. It passes the tuples on without copies, which would take half as long again."""
+    """Describes a partition. It does not copy the tuples: that would take half as long again."""
     return Metadata.Response.MetadataResponsePartition(
         error_code=error_of(partition, form.alive, form.version),
         partition_index=partition.index,

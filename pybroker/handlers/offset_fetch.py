@@ -37,7 +37,7 @@ _ASKED_AT_ONCE = 1000
 
 
 async def handle(request: OffsetFetch.Request, call: Call) -> OffsetFetch.Response:
-    """Answers with the committed offsets of one group, or since v8 of several."""
+    """Answers with the committed offsets of one group, from v8 on of several groups."""
     if call.version >= _FIRST_WITH_SEVERAL_GROUPS:
         stable = request.require_stable
         groups = await one_by_one(_once(request.groups), lambda each: _group(each, call, stable=stable), call)
@@ -97,7 +97,7 @@ def _parts(topics: list[Any] | None) -> Iterable[list[Part] | None]:
 
 @in_turns
 def _refused(request: OffsetFetch.Request, call: Call, error: KafkaError) -> Paced[OffsetFetch.Response]:
-    """Puts the group's error into each partition if it is retriable; in v1 any error, since it has no other field."""
+    """Returns the response with the group's error. If it is retriable, or in v1, each partition has it too."""
     response = OffsetFetch.Response(error_code=error.code)
     if call.version >= _FIRST_WITH_ERROR and not error.retriable:
         return response
@@ -116,7 +116,10 @@ def _refused(request: OffsetFetch.Request, call: Call, error: KafkaError) -> Pac
 
 
 def _among_partitions(error: KafkaError) -> KafkaError:
-    """Translates the error for clients that look only at partitions: NOT_COORDINATOR makes them look it up again."""
+    """Translates the error for clients that read only the partitions' errors.
+
+    NOT_COORDINATOR makes them look up the coordinator again.
+    """
     return errors.NotCoordinator() if isinstance(error, errors.CoordinatorNotAvailable) else error
 
 
@@ -160,7 +163,7 @@ async def _group(asked: Asked, call: Call, *, stable: bool) -> Group:
 def _refusal(
     asked: AskedTopic, image: MetadataImage, call: Call, *, with_ids: bool
 ) -> type[KafkaError] | None:
-    """Returns the error of a topic that is unknown or hidden, else None; puts the name of an id into ``asked``."""
+    """Returns the error of a topic that is unknown or hidden, else None. Puts the topic's name into ``asked``."""
     if with_ids:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:

@@ -3,7 +3,7 @@
 - v3 requires magic 2; v7 adds zstd (KIP-110), v8 errors of single records (KIP-467), v10 the new leader (KIP-951)
 - v11 adds the error TRANSACTION_ABORTABLE (KIP-890), v13 topic ids (KIP-516); v12 adds partitions to the transaction
 
-Versions 0-2 are advertised, because librdkafka never compresses without them, and refused.
+Versions 0-2 are advertised, because librdkafka never compresses without them; requests in these versions are refused.
 
 acks=0 wants no response; its errors close the connection. The first batch of a transaction in a
 partition waits for the coordinator's answer: see ``admission``. A long request continues in
@@ -56,7 +56,7 @@ SPECIAL_FLAGS = TRANSACTIONAL_FLAG | int(Codec.ZSTD)
 def handle(request: Produce.Request, call: Call) -> Produce.Response | Awaitable[Produce.Response | None] | None:
     """Answers at once if acks is fulfilled already and no coordinator has to be asked.
 
-    Raises the first KafkaError of acks=0, when the other partitions have been served.
+    With acks=0, raises the first KafkaError after it has served the other partitions.
     """
     if request.transactional_id is None:
         return serve(request, call, None, None)
@@ -108,7 +108,7 @@ async def admitted(
 def serve(
     request: Produce.Request, call: Call, seen: list[Seen] | None, said: Answers | None
 ) -> Produce.Response | Awaitable[Produce.Response | None] | None:
-    """Appends the batches, and answers. ``seen`` is None unless the request has a transactional id.
+    """Appends the batches, and returns the response. ``seen`` is None unless the request has a transactional id.
 
     ``said`` has the coordinator's answers, None if there was nothing to ask in this turn.
     """
@@ -121,7 +121,7 @@ def serve(
 def serve_one(
     request: Produce.Request, call: Call, seen: list[Seen] | None, said: Answers | None
 ) -> Produce.Response | Awaitable[Produce.Response | None] | None:
-    """Serves the request of most producers, which has one batch."""
+    """Serves a request with one batch, as most producers send."""
     topic = request.topic_data[0]
     data = topic.partition_data[0]
     answer = PartitionResponse(index=data.index)
@@ -274,12 +274,12 @@ class Appends:
                 yield topic, data, next(seen), answers
 
     def expect_waits(self) -> None:
-        """Lets each append check its transaction again, since one that is open now may end before."""
+        """Lets each append check its transaction again, because an open transaction may end during a wait."""
         if self._said is None and self._seen is not None:
             self._said = admission.nothing_said(self._seen)
 
     def look_at_the_clock(self) -> None:
-        """Takes the current time as that of further appends."""
+        """Sets the time of further appends to the current time."""
         self._now_ms = self.call.broker.clock.now_ms()
 
     def add(
@@ -308,7 +308,7 @@ class Appends:
         refuse_with_hint(self.response, answer, self.call, topic, data, error)
 
     async def checked(self, at: Item, rules: Rules) -> CheckedBatch:
-        """Checks a batch that is too heavy for the loop on a thread. Raises KafkaError."""
+        """Checks a batch on a thread, because it is too heavy for the event loop. Raises KafkaError."""
         broker, records = self.call.broker, at[1].records
         assert records is not None
         return await broker.loop.run_in_executor(broker.unpackers, rules.checked, records, broker.clock.now_ms())
@@ -318,8 +318,8 @@ class Appends:
     ) -> tuple[Item | None, Rules | None]:
         """Appends ``at``, and then batches of the ``rest`` until the turn is over.
 
-        ``checked`` is the checked form of ``at`` if it was too heavy. Returns the next batch, None if there is none,
-        and the rules if it is too heavy.
+        ``checked`` is the checked form of ``at`` if it was too heavy. Returns the next batch, None if there is none. If
+        that batch is too heavy, also returns the rules by which a thread must check it.
         """
         while at is not None:
             try:
@@ -415,7 +415,7 @@ def refuse(answer: PartitionResponse, error: errors.KafkaError) -> None:
 
 
 async def promised(response: Produce.Response, pending: Pending) -> Produce.Response:
-    """Returns the response when acks=all is fulfilled, or has failed, for every partition."""
+    """Returns the response as soon as acks=all is fulfilled or has failed for every partition."""
     try:
         for answer, done in pending:
             try:

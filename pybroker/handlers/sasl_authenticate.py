@@ -38,7 +38,7 @@ def handle(
 async def _later(
     answer: Future[bytes], connection: SaslConnection, sasl: Authentication
 ) -> SaslAuthenticate.Response:
-    """Returns the response to a message, when a thread has handled it."""
+    """Returns the response to a message after a thread has handled the message."""
     try:
         found = await connection.answer(answer)
     except errors.SaslAuthenticationFailed as error:

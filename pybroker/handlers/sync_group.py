@@ -12,7 +12,7 @@ _FIRST_WITH_PROTOCOL = 5
 
 
 async def handle(request: SyncGroup.Request, call: Call) -> SyncGroup.Response:
-    """Answers when the group's leader has sent the assignments and they are written."""
+    """Answers when the group's leader has sent the assignments and the log has them."""
     if not may(call, READ_GROUP, request.group_id):
         return SyncGroup.Response(error_code=errors.GroupAuthorizationFailed.code)
     named = request.protocol_type is not None and request.protocol_name is not None

@@ -1,6 +1,6 @@
 """UpdateFeatures (57), 0-2: changes the finalized levels of features (KIP-584, KIP-1022).
 
-v1 upgrade types and validate_only, v2 no results per feature: one bad update refuses all of them.
+Version 1 adds upgrade types and validate_only. Version 2 has no results per feature: one bad update refuses all.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _at_controller = forwarded(UpdateFeatures, _update)
 
 
 def upgrade_type(update: UpdateFeatures.Request.FeatureUpdateKey, version: int) -> int:
-    """Returns the type of an update, which v0 tells in one bit."""
+    """Returns the type of an update. In v0 one bit tells it."""
     if version >= UPGRADE_TYPES_SINCE:
         return update.upgrade_type
     return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE

@@ -4,8 +4,8 @@
 
 One record of 100 bytes a request, one partition, acks=1, to a log in a temporary folder. It measures decoding the
 request, the log's append alone (with its write), the whole handler, and encoding the response. Then it measures the
-same with a fetch waiting for every record. The transactional batch is one that the log knows already, of an open
-transaction, so that nothing is written and what the handler does about transactions shows. Best of several runs, in
+same with a fetch waiting for every record. The transactional batch is a duplicate, in an open transaction. So nothing
+is written, and the time shows what the handler does about transactions. Each figure is the best of several runs, in
 microseconds.
 """
 
@@ -133,7 +133,7 @@ class Bench:
         return Produce.decode_request(VERSION, view, header.position, len(view))
 
     def append(self) -> None:
-        """Only the log's part."""
+        """Runs only the log's part."""
         self.records[:8] = NO_OFFSET
         self.partition.log.append_as_leader(self.records, 0, self.now_ms)
 
@@ -170,7 +170,7 @@ class Bench:
 
 
 def best_us(work: Callable[[], object], count: int, runs: int = 5) -> float:
-    """Microseconds of one call, in the best of several runs."""
+    """Returns how many microseconds a call takes, in the best of several runs."""
     best = float("inf")
     for _ in range(runs):
         begin = time.perf_counter()

@@ -1,9 +1,9 @@
 """Admits transactional batches: what Produce asks the transaction coordinator before it appends them (KIP-890).
 
 A transactional batch goes straight to the log if its producer has an open transaction there; that costs one look-up.
-Else the request asks the coordinator of the transactional id: from Produce v12 on to add the partition to the
-transaction, in older versions whether the client has added it. ``log.producers.verification`` explains what the log
-does with the answer.
+Otherwise this broker asks the coordinator of the transactional id. For Produce v12 and later, it asks the coordinator
+to add the partition to the transaction; for older versions, whether the client has added it.
+``log.producers.verification`` explains what the log does with the answer.
 
 While the request waits, nothing further is read from its connection. So a producer's batches are appended in their
 order, and at most one request per connection is kept. Its batches are copied, because their buffer is reused.
@@ -30,7 +30,7 @@ topics by id.
 """
 MAGIC = 2
 FLAGS_AT = ATTRIBUTES_AT + 1
-"""The flags are in the lower byte of the attributes."""
+"""Where the flags of a batch are: in the lower byte of its attributes."""
 
 _producer = struct.Struct(">qhi")
 
@@ -43,8 +43,8 @@ UNANSWERED = (
     errors.CoordinatorNotAvailable,
     errors.NotCoordinator,
 )
-"""Errors after which the coordinator's answer is unknown. Of retriable errors, old clients know only
-NOT_ENOUGH_REPLICAS here.
+"""Errors that do not tell whether the partition is in the transaction. The client gets NOT_ENOUGH_REPLICAS instead, the
+only retriable error that old clients know here.
 """
 
 
@@ -59,8 +59,8 @@ class Producer(NamedTuple):
 class Seen(NamedTuple):
     """The transactional facts of a batch when its request arrived.
 
-    ``flags`` are those of its header, 0 if it is not a batch. ``producer`` is None unless the batch is transactional.
-    ``partition`` is the one that would take the batch, None if this broker may not append it.
+    ``flags`` are those of the batch's header, 0 if the data are not a batch. ``producer`` is None unless the batch is
+    transactional. ``partition`` is where the batch would be appended, None if this broker may not append it.
     """
 
     flags: int
@@ -80,7 +80,7 @@ NO_BATCH = Seen(0, None, None)
 
 
 class Inquiry(NamedTuple):
-    """What a request asks the coordinator. ``epochs`` has the leader epochs of the partitions that it writes to."""
+    """What this broker asks the coordinator. ``epochs`` has the leader epochs of the partitions of the request."""
 
     questions: list[Question]
     epochs: Mapping[TopicPartition, int]
@@ -198,7 +198,7 @@ def is_closed(partition: Partition) -> bool:
 
 
 async def ask(request: Produce.Request, inquiry: Inquiry, call: Call) -> Answers:
-    """Asks the coordinator, and holds the connection until it answers."""
+    """Asks the coordinator. The connection reads no further request until the coordinator answers."""
     assert request.transactional_id is not None
     keep_records(data for topic in request.topic_data for data in topic.partition_data)
     asked = inquiry.questions
@@ -258,8 +258,8 @@ def unverified(version: int) -> errors.KafkaError:
 def check(partition: Partition, producer: Producer | None, answers: Answers, version: int) -> None:
     """Checks, right before the append, that a transactional batch that has waited may still be appended.
 
-    Raises the coordinator's error, or NotLeaderOrFollower if this broker has begun to lead only since, and so has not
-    asked. Raises TransactionAbortable or InvalidTxnState if the transaction has ended since.
+    Raises the coordinator's error. Raises NotLeaderOrFollower if this broker became the leader only during the wait, so
+    that it has not asked. Raises TransactionAbortable or InvalidTxnState if the transaction ended during the wait.
     """
     states = partition.log.producers
     if producer is None or producer.id < 0 or states.is_fenced(producer.id, producer.epoch):

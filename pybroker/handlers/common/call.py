@@ -73,23 +73,24 @@ class SaslConnection(Connection, Protocol):
     """A connection of a SASL listener: its ``sasl`` is not None."""
 
     def on_said(self) -> None:
-        """Called after a successful step of the authentication; ``principal`` may have changed."""
+        """The handler calls it after a successful step of the authentication; ``principal`` may have changed."""
         ...
 
     async def answer(self, answer: Future[bytes]) -> bytes:
-        """Waits for a thread's answer to the client's message, and reads nothing meanwhile. Raises KafkaError."""
+        """Returns a thread's answer to the client's message; reads no requests until then. Raises KafkaError."""
         ...
 
     async def refuse(self, response: T, error: KafkaError, *, is_due: bool = False) -> T:
-        """Returns the response to a failed authentication, and closes the connection after it. ``is_due``: the handler
-        had to wait, and owes the response.
+        """Returns the response to a failed authentication, and closes the connection after it.
+
+        ``is_due`` is True if the handler had to wait, so that its response is late.
         """
         ...
 
 
 @contextmanager
 def held(connection: Connection) -> Iterator[None]:
-    """Holds the connection within ``with``: requests that the client sends meanwhile are served afterwards."""
+    """Holds the connection within ``with``: the broker reads the client's next requests only afterwards."""
     connection.hold()
     try:
         yield
@@ -161,7 +162,7 @@ class Broker(Protocol):
     config: BrokerConfig
     metadata: MetadataCache
     suspects: Suspects
-    """Brokers that may have died, though their sessions have not expired yet."""
+    """Brokers that may be dead, although their sessions have not expired yet."""
     controller: ControllerService
     replicas: ReplicaManager
     logs: LogManager
@@ -179,7 +180,7 @@ class Broker(Protocol):
     turns: Turns
     """Where long requests wait for their next turn."""
     described: DescribedTopics
-    """What Metadata told last of each topic."""
+    """The last description of each topic in a Metadata response."""
     loop: AbstractEventLoop
 
     @property
@@ -193,11 +194,11 @@ class Broker(Protocol):
         ...
 
     def peer_refusal(self, connection: Connection) -> str | None:
-        """Returns why the client on ``connection`` may not be a broker at all; None if the secret decides."""
+        """Returns why the client on ``connection`` cannot be a broker; None if it may prove it by the secret."""
         ...
 
     async def try_out(self, settings: Mapping[str, str]) -> None:
-        """Loads the TLS settings that the store would have for this broker. Raises ConfigError if they are unusable."""
+        """Loads TLS settings of this broker as if they were stored. Raises ConfigError if they are unusable."""
         ...
 
     @property
@@ -228,7 +229,7 @@ class Call:
         self.connection = connection
         self.api = api
         self.decisions: Any = None
-        """Cached decisions of the authorizer on this client (``rights.Decisions``)."""
+        """Cached decisions of the authorizer for this client (``rights.Decisions``)."""
 
     @property
     def principal(self) -> str:

@@ -1,4 +1,4 @@
-"""Lets only those changes of settings pass to the write that no check refuses, and puts the answers in order."""
+"""Refuses changes of settings by a check, writes the others, and answers in the order of the request."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyclient.protocol.errors import KafkaError
 Write = Callable[[Any, Call], Awaitable[Any]]
 Answer = Callable[[ConfigChange, KafkaError | None], Any]
 Refuse = Callable[[Sequence[ConfigChange], Call], Awaitable[dict[int, KafkaError]]]
-"""Returns the errors of refused changes, by their places in the sequence."""
+"""Returns the errors of refused changes, by their indexes in the sequence."""
 
 
 def passing(refuse: Refuse, change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
-    """Wraps ``write`` so that it gets only resources for which ``refuse`` returns no error; the others get theirs."""
+    """Wraps ``write`` so that it gets only resources that ``refuse`` does not refuse; the others get its errors."""
 
     async def write_what_passes(request: Any, call: Call) -> Any:
         changes = [change_of(resource) for resource in request.resources]

@@ -17,7 +17,7 @@ Creatable = CreateTopics.Request.CreatableTopic
 async def create_elsewhere(
     forwarding: Forwards, metadata: MetadataCache, topics: Sequence[NewTopic]
 ) -> list[Outcome]:
-    """Returns each topic as this broker's ``metadata`` has it then, or its error. Raises NotController."""
+    """Returns each topic as it is in this broker's ``metadata`` afterwards, or its error. Raises NotController."""
     request = CreateTopics.Request(topics=[_creatable(topic) for topic in topics])
     answer = await forwarding.ask(CreateTopics, CreateTopics.max_version, None, request)
     response = cast(CreateTopics.Response, answer)

@@ -1,4 +1,4 @@
-"""The partitions of each topic as Metadata described them last, in bytes.
+"""The last description of each topic's partitions in Metadata responses, in bytes.
 
 Clients ask for the same topics again and again, and a description rarely changes. It depends on the partitions of the
 image, on the brokers that are alive, and on the request's version. While these stay the same, further responses contain
@@ -27,15 +27,15 @@ class DescribedTopics:
         self._by_name: dict[str, tuple[tuple[PartitionImage, ...], Form, EncodedArray]] = {}
 
     def find(self, topic: TopicImage, form: Form) -> EncodedArray | None:
-        """Returns the topic's description; None if the last one was of other partitions or of another form."""
+        """Returns the topic's last description; None if its partitions or the form have changed since."""
         partitions, last_form, encoded = self._by_name.get(topic.name, (None, None, None))
         return encoded if partitions is topic.partitions and last_form == form else None
 
     def keep(self, topic: TopicImage, form: Form, encoded: EncodedArray) -> None:
-        """Keeps a description in place of the topic's last one."""
+        """Stores a description, which replaces the topic's last one."""
         self._by_name[topic.name] = topic.partitions, form, encoded
 
     async def forget(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Drops the descriptions of topics that are gone; a listener of the metadata."""
+        """Drops the descriptions of topics that no longer exist. The metadata cache calls it for each change."""
         for name in (*delta.deleted, *delta.missing):
             self._by_name.pop(name, None)

@@ -1,8 +1,8 @@
 """Forwards requests that only the controller can serve (KIP-590).
 
 The request travels unchanged, in an Envelope. The controller handles it as if the client had sent it
-there. Its answer includes the version of the metadata after the request. The forwarding broker
-waits until its own metadata has that version, so a client that creates a topic then finds it.
+there. The controller's answer includes the version of the metadata after the request. The forwarding
+broker waits until its own metadata has that version, so a client that creates a topic then finds it.
 
 If there is no controller, or it cannot be reached, the broker tries again. After ``PATIENCE_S`` the
 client gets NOT_CONTROLLER, if its response has a field for it.
@@ -48,7 +48,7 @@ class Forwarding:
         """Returns the controller's response. Raises NotController if none could be reached.
 
         ``asker`` is the client's context, None if this broker asks for itself. If the connection is lost, the request
-        is sent again, as in Kafka. So it may find that it was done the first time.
+        is sent again, as in Kafka. Then the answer may be an error because the first attempt has already succeeded.
         """
         frame = _joined(api.encode_request(version, 0, client_id, request))
         principal, host = None, b""
@@ -76,7 +76,10 @@ class Forwarding:
         raise errors.NotController("the controller could not be reached")
 
     async def _try(self, api: Api, controller: int, envelope: Envelope.Request) -> bytes | None:
-        """Asks once, over the API's own connection, so that a long deletion delays no other API. None: ask again."""
+        """Asks the controller once; returns None if the caller should ask again.
+
+        Each API has its own connection, so that a long deletion delays no other API.
+        """
         try:
             answer = await self._broker.peers.request(controller, envelope, purpose=f"forwarded {api.name}")
         except (errors.BrokerNotAvailable, errors.NetworkException):
@@ -99,7 +102,7 @@ class Forwarding:
 
 
 def forwarded(api: Api, handle: Callable[[T, Call], Awaitable[R]]) -> Callable[[T, Call], Awaitable[R]]:
-    """Wraps ``handle`` so that it runs at the controller: another broker forwards the request."""
+    """Wraps ``handle`` so that it runs only on the controller; any other broker forwards the request."""
 
     @functools.wraps(handle)
     async def route(request: Any, call: Call) -> Any:

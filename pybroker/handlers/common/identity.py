@@ -1,4 +1,4 @@
-"""Encodes the user and the address of a forwarded request, as an Envelope carries them (KIP-590)."""
+"""Encodes and decodes the user and the address of a forwarded request, in an Envelope's format (KIP-590)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def encoded(principal: str, host: str, *, is_by_token: bool = False) -> tuple[by
 
 
 def decoded(principal: Bytes, host: Bytes) -> tuple[str, str, bool]:
-    """Returns the principal, its address, and whether a delegation token proved them. Raises
-    PrincipalDeserializationFailure.
+    """Returns the principal, its address, and whether it authenticated with a delegation token.
+
+    Raises PrincipalDeserializationFailure.
     """
     try:
         data = DefaultPrincipalData.decode(principal)

@@ -1,13 +1,13 @@
 """Limits how many partitions a client may create and delete (``controller_mutation_rate``, KIP-599).
 
-A topic costs as many permits as it has partitions. A client that has overdrawn its quota is refused further topics
-until it has permits again. Older versions of the APIs have no error for that, so such a client is only throttled. A
-topic that fails anyway costs nothing.
+A topic costs as many permits as it has partitions. If a client has overdrawn its quota, the broker refuses further
+topics until the client has permits again. Older versions of the APIs have no error for that, so the broker only
+throttles their clients. A topic that fails for another reason costs nothing.
 
 A topic that Metadata would create costs as much. Beyond its quota the client is told that the topic does not exist, as
 in Kafka, and asks again.
 
-The broker that receives the request counts: this is the controller, unless it has just changed.
+The broker that receives the request does the counting. This is the controller, unless the controller has just changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Handler = Callable[[Any, Call], Awaitable[Any]]
 
 
 class Mutation(NamedTuple):
-    """How an API changes topics: which items it has, and what each of them costs."""
+    """How an API changes topics: which items its request has, and what each item costs."""
 
     lists: Callable[[int], tuple[str, str]]
     """Returns the names of the fields with the request's items and their results, for a version."""
@@ -107,7 +107,7 @@ async def made_within_quota(
     make: Callable[[Sequence[str]], Awaitable[dict[str, Outcome]]],
     call: Call,
 ) -> dict[str, Outcome]:
-    """Returns what ``make`` returns for the topics within the client's quota; leaves out all others.
+    """Calls ``make`` with the topics within the client's quota, and returns its outcomes, without the other topics.
 
     Raises what ``make`` raises. A topic that this request did not create costs nothing.
     """

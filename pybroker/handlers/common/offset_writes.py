@@ -47,9 +47,9 @@ async def of_existing(
     """Appends the topics' results to ``told``, in the request's order. ``kinds`` are the types of both results.
 
     ``await ask(request)`` returns the coordinator's response to a part of the request. ``unknown`` is the error for a
-    topic that ``find`` does not find. With ``always``, the coordinator is asked even if no partition exists, since it
-    may refuse the whole request. ``denied`` is the error of a client that may not commit at all. Topics that the client
-    may not read are refused. Raises what ``ask`` raises.
+    topic that ``find`` does not find. With ``always``, ``ask`` is called even if no partition exists, because the
+    coordinator may refuse the whole request. ``denied`` is the error of a client that may not commit at all. Topics
+    that the client may not read are refused. Raises what ``ask`` raises.
     """
     topic_kind, partition_kind = kinds
 

@@ -18,7 +18,8 @@ from pybroker.handlers.common.call import Call, held
 
 
 class Part(NamedTuple):
-    """Some partitions of one topic of a request; ``begin`` is the place of the first among all of that topic."""
+    """Some partitions of one topic of a request; ``begin`` is the first one's index among all partitions of the topic.
+    """
 
     topic: Any
     partitions: list[Any]
@@ -72,12 +73,12 @@ async def _go_on(work: Paced[R], call: Call) -> R:
 
 
 async def settled(result: Any) -> Any:
-    """Returns a handler's result; awaits it if it is an awaitable."""
+    """Returns a handler's result, and awaits it first if it is an awaitable."""
     return await result if isawaitable(result) else result
 
 
 async def in_pieces(items: Iterable[T], do: Callable[[list[T]], object], call: Call) -> None:
-    """Calls ``do`` with lists of items, for items that cost less than a look at the clock."""
+    """Calls ``do`` with lists of items, in turns. Use it if an item takes less time than reading the clock."""
 
     def work() -> Paced[None]:
         for piece in pieces(items, PIECE):

@@ -22,7 +22,7 @@ _TRIED: Final = ("ssl.", LISTENER_PREFIX)
 
 
 def tried(change_of: Callable[[Any], ConfigChange], answer: Answer, write: Write) -> Write:
-    """Wraps ``write`` so that it gets only resources that pass the trial; the others get their errors."""
+    """Wraps ``write`` so that it gets only resources whose TLS settings this broker can use; the others get errors."""
     return passing(_refused, change_of, answer, write)
 
 

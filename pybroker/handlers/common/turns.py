@@ -2,7 +2,7 @@
 
 A request with many items, or with expensive ones, is served in *turns* of a millisecond. After a turn, it joins a queue
 of all such requests of the broker. Between two turns the loop makes one round, which serves everything that is ready
-once. So other requests wait for at most one turn, and a long request continues at once if nothing else is ready.
+once. So other requests wait for at most one turn. If nothing else is ready, a long request continues at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Turns:
         self._lock = asyncio.Lock()
 
     def first_turn(self) -> Turn:
-        """Returns the turn in which a request has arrived, which needs no wait."""
+        """Returns the turn of a request that has just arrived. It begins now, without waiting."""
         return Turn(self._time_s)
 
     async def next_turn(self) -> Turn:

@@ -1,7 +1,7 @@
 """Changes the cluster's metadata a hundred items at a time: each piece is one write to the store.
 
-The controller refuses an item that a piece names twice. So an item that a long request names twice, however far apart,
-is put twice into one piece, and into no other.
+The controller refuses an item that a piece names twice. So if a long request names an item twice, however far apart,
+one piece has the item twice, and no other piece has it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pybroker.handlers.common.call import Call
 from pybroker.handlers.common.pacing import one_by_one, pieces, repeated, settled, walk
 
 ITEMS_AT_ONCE: Final = 100
-"""How many items one write has at most: the write takes about as long as they do."""
+"""How many items one write has at most. For so many, the write itself takes about as long as the items do."""
 
 T = TypeVar("T")
 
@@ -27,13 +27,13 @@ class Repeated:
 
     @classmethod
     async def of(cls, keys: Iterable[Hashable], call: Call) -> Repeated:
-        """Finds the keys that occur twice, in turns."""
+        """Walks the keys in turns, and finds those that occur more than once."""
         return cls(await settled(walk(repeated(keys), call)))
 
     def arranged(self, items: list[T], key: Callable[[T], Hashable], spelled: Callable[[T], Hashable]) -> list[T]:
-        """Returns the items of a piece. A repeated one is there twice, and is left out of later pieces.
+        """Returns the items of a piece. A repeated item occurs twice in it, and is left out of later pieces.
 
-        ``key`` tells what an item names, ``spelled`` how: by name or by id.
+        ``key`` returns what an item refers to. ``spelled`` also tells apart whether it does so by name or by id.
         """
         if not self._twice:
             return items

@@ -1,4 +1,4 @@
-"""What the three requests about ACLs share."""
+"""What the handlers of CreateAcls, DescribeAcls and DeleteAcls share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the rights to settings. A topic's or group's need a right to it, all others a right to the cluster."""
+"""Checks the rights to settings. Settings of a topic or group need a right to it, all others one to the cluster."""
 
 from __future__ import annotations
 

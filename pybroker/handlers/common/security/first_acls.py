@@ -11,7 +11,7 @@ from pyclient.protocol import CreateAcls, errors
 
 
 async def add(bindings: Sequence[AclBinding], broker: Broker) -> int:
-    """Stores the ACLs that do not exist yet; returns how many these were. Raises KafkaError."""
+    """Stores the ACLs that do not exist yet; returns how many it has stored. Raises KafkaError."""
     known = broker.metadata.image.acls
     new = [each for each in bindings if each.entry not in known.get(each.pattern, ())]
     if not new:

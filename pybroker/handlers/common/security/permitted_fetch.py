@@ -14,7 +14,7 @@ from pyclient.protocol.errors import KafkaError
 
 
 class PermittedFetch(Fetch):
-    """Checks rights at each read, so that a waiting fetch returns nothing that has been forbidden meanwhile."""
+    """Checks rights at each read, so that a waiting fetch returns no records that an ACL has forbidden meanwhile."""
 
     __slots__ = ("_call", "_resolve")
 

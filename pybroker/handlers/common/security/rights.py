@@ -75,8 +75,8 @@ DENIED: Final[dict[AclResourceType, type[errors.KafkaError]]] = {
 class Needs(NamedTuple):
     """Which rights an API needs, and where they are checked.
 
-    ``refuse`` makes the response to a client that has none of the ``rights``, which are checked before the handler. If
-    it is None, the handler checks them item by item.
+    If ``refuse`` is given, ``rights`` are checked before the handler runs, and ``refuse`` makes the response to a
+    client that has none of them. If it is None, the handler checks the rights item by item.
     """
 
     rights: tuple[Right, ...]
@@ -88,17 +88,17 @@ NOTHING: Final = Needs(())
 
 
 def each(*rights: Right) -> Needs:
-    """The handler checks these rights for each resource that the request names."""
+    """Returns needs that the handler checks for each resource that the request names."""
     return Needs(rights)
 
 
 def whole(refuse: Refuse, *rights: Right) -> Needs:
-    """The client needs one of these rights to the cluster, checked before the handler."""
+    """Returns needs that are checked before the handler: the client must have one of these rights to the cluster."""
     return Needs(rights, refuse)
 
 
 def at_top(api: Any) -> Refuse:
-    """Makes the response of an API that has one error for the whole request."""
+    """Returns a ``Refuse`` for an API whose response has one error for the whole request."""
 
     def refuse(request: Any, call: Call, error: errors.KafkaError) -> Any:
         response = api.Response(error_code=error.code)
@@ -153,7 +153,7 @@ def seeing(call: Call) -> Callable[[str], bool] | None:
 
 
 async def permitted(call: Call, right: Right, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-    """Returns the items to which the client has the right, by their names; many are checked in turns."""
+    """Returns the items whose names the client has the right to; checks many of them in turns."""
     if call.broker.authorizer is None:
         return list(items)
 

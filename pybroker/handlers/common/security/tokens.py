@@ -13,7 +13,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 def secret_key(call: Call) -> str:
-    """Returns the key of the settings.
+    """Returns the secret key for delegation tokens from the settings.
 
     Raises DelegationTokenRequestNotAllowed if the client is anonymous or has authenticated with a token, and
     DelegationTokenAuthDisabled if there is no key.
@@ -27,7 +27,7 @@ def secret_key(call: Call) -> str:
 
 
 def times(call: Call) -> Times:
-    """Returns how long tokens live by the settings."""
+    """Returns how long the settings let tokens live."""
     config = call.broker.config
     return Times(config["delegation.token.max.lifetime.ms"], config["delegation.token.expiry.time.ms"])
 
