@@ -1,8 +1,8 @@
 """The broker's listening sockets, and when connections are accepted there.
 
-They are bound first (``bind``), so that ports are known and occupied ones are found early. They are opened when the
-broker takes requests. While the server is full, or the process has no descriptors left, connections wait in the
-backlog. So they do at a listener to which clients connect more often than they may.
+They are bound first (``bind``), so that ports are known and occupied ones are found early. They begin to listen when
+the broker takes requests. While the server is full, or the process has no descriptors left, connections wait in the
+backlog. They also wait there while clients connect to a listener more often than its rate allows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pybroker.descriptors import EXHAUSTED
 from pybroker.net.limits import CONNECTIONS, Limits
 from pybroker.net.ratelimit import RateLimitedLog
 
-if TYPE_CHECKING:  # it costs a broker without quotas nothing
+if TYPE_CHECKING:  # so that a broker without quotas does not import it
     from pybroker.net.quotas.arrival_limits import ArrivalLimits
 
 ACCEPTS_PER_TURN: Final = 64
@@ -36,7 +36,7 @@ class BoundSocket(socket.socket):
 def bind(endpoint: Endpoint) -> BoundSocket:
     """Returns a socket bound to ``endpoint``, not listening yet. Raises OSError.
 
-    Of a host name it uses one address, IPv4 if there is one. ``::`` accepts IPv4 as well.
+    If the host is a name, it uses one of its addresses, an IPv4 one if possible. ``::`` accepts IPv4 as well.
     """
     host = endpoint.host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")
     found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -104,7 +104,7 @@ class Acceptor:
         return [listener.endpoint for listener in self._listeners]
 
     def _accept(self, wanted: Iterable[BoundSocket]) -> None:
-        """Accepts connections of these listeners only."""
+        """Accepts connections at these listeners only."""
         before, self._accepting = self._accepting, set(wanted)
         for listener in before - self._accepting:
             self._server.loop.remove_reader(listener.fileno())
@@ -136,7 +136,9 @@ class Acceptor:
                     return
 
     def _let_wait(self, listener: BoundSocket) -> None:
-        """Lets connections to the listener wait in the backlog, and those to others if the broker has all it may."""
+        """Lets connections to this listener wait in the backlog. If the broker is full, it lets those to others wait
+        too.
+        """
         server, name = self._server, listener.endpoint.listener
         if server.has_all(listener):
             key = of_listener(name, CONNECTIONS)
@@ -155,7 +157,7 @@ class Acceptor:
             self._try_later(server.limits.silent_s)
 
     def _pause(self, listener: BoundSocket, pause_s: float) -> bool:
-        """Lets connections to the listener wait in the backlog; returns False if that is unnecessary."""
+        """Lets connections to the listener wait in the backlog for ``pause_s``; returns False if that is 0."""
         if not pause_s:
             return False
         text = f"more connections come to {listener.endpoint.listener} than max.connection.creation.rate allows"
@@ -189,12 +191,12 @@ class Acceptor:
         self._accept(self._listeners)
 
     def on_free_place(self) -> None:
-        """Goes on accepting, because a peer has gone, if that makes room."""
+        """Resumes accepting connections if a peer that has gone makes room for them."""
         if len(self._accepting) < len(self._listeners):
             self.accept_again()
 
     def accept_again(self) -> None:
-        """Accepts connections at every listener that may have more."""
+        """Accepts connections at every listener that may have more connections."""
         if not self._server.is_full():
             self._accept(each for each in self._listeners if not self._server.has_all(each))
 

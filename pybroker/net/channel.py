@@ -1,8 +1,8 @@
 """The socket of a client's connection, with the received bytes that wait to be served, and the replies to be sent.
 
-A channel that is *muted* receives nothing: its ``connection`` has a reason, or the server's memory is at its limit.
-Frames that were received already stay with the reader. A muted channel leaves the loop's read set only when bytes do
-arrive: most are resumed before that.
+A *muted* channel receives nothing, because its ``connection`` wants that or the server's memory is at its limit. Frames
+that were received already stay in the reader. A muted channel leaves the loop's read set only when bytes do arrive:
+most channels are resumed before that.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class Accepted(NamedTuple):
-    """An accepted socket: what a connection begins with, and before it a TLS handshake."""
+    """An accepted socket, from which a TLS handshake or a connection is made."""
 
     sock: socket.socket
     listener_name: str
     local_address: tuple[str, int]
     peer_address: tuple[str, int]
     reader: FrameReader | None = None
-    """Replaces the socket's own if the connection uses TLS, and so does ``out``."""
+    """With TLS, this replaces the reader of a plain socket, and ``out`` replaces its send queue."""
     out: SendQueue | None = None
     principal: str = ANONYMOUS
-    """The principal by the client's certificate."""
+    """The principal that the client's certificate gives."""
 
 
 class Server(Protocol):
@@ -57,7 +57,7 @@ class Server(Protocol):
     throttling: Any
     """``throttling.Throttling`` while there are quotas of clients, else None."""
     notable_s: float
-    """A longer visit is reported to ``visited``."""
+    """The shortest time of a visit that is reported to ``visited``."""
 
     def closed(self, connection: Any) -> None: ...
 
@@ -67,7 +67,7 @@ class Server(Protocol):
 
 
 class Channel(ABC):
-    """A connected socket, in the loop's sets of readers and writers. A ``Connection`` serves what arrives there."""
+    """A connected socket, in the loop's sets of readers and writers. A ``Connection`` serves the requests from it."""
 
     __slots__ = (
         "_fd",
@@ -169,7 +169,7 @@ class Channel(ABC):
             assert count == AGAIN
 
     def resume(self) -> None:
-        """Resumes after the server's memory limit was reached, or after the handshake: TLS may have bytes already."""
+        """Resumes after a wait for the server's memory, or after the handshake, when TLS may already have bytes."""
         if self._socket is not None and not self._stopped:
             self._read(True)
             self._server.loop.call_soon(self.receive_now)
@@ -243,7 +243,7 @@ class Channel(ABC):
         return None
 
     def give_way(self, why: str = "it had sent no request") -> None:
-        """Closes the connection, because there are too many."""
+        """Closes the connection, because there are too many connections."""
         self._server.log(logging.INFO, "gives way", f"closed {self.id}: {why}, and gives way to others")
         self.close()
 

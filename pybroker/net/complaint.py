@@ -28,7 +28,7 @@ _REASONS: Final = {
     "NO_SHARED_CIPHER": _PROTOCOLS,
     "UNSUPPORTED_PROTOCOL": _PROTOCOLS,
 }
-"""OpenSSL's reasons in words for an administrator."""
+"""OpenSSL's reasons, put into words for an administrator."""
 
 
 class Arrived(Protocol):
@@ -70,7 +70,7 @@ def no_handshake(log: RateLimitedLog, arrival: Arrived, why: str, level: int) ->
 
 
 def not_tls(first: bytes) -> str:
-    """Returns the protocol of a peer whose first bytes are not a TLS handshake, as far as it can be guessed."""
+    """Returns a guess at the protocol of a peer whose first bytes are not a TLS handshake."""
     if _is_http(first):
         return "it speaks HTTP: this is a Kafka listener"
     if first[:1] == b"\0":
@@ -79,7 +79,7 @@ def not_tls(first: bytes) -> str:
 
 
 def of_handshake(error: BaseException) -> str:
-    """Returns the meaning of an OpenSSL error, and what to set; for other errors their text."""
+    """Returns what an OpenSSL error means and which setting mends it; for any other error, its text."""
     reason = getattr(error, "reason", None)
     if reason == "CERTIFICATE_VERIFY_FAILED":
         return f"its certificate is not accepted: {getattr(error, 'verify_message', '')} (ssl.truststore.location)"
@@ -108,7 +108,7 @@ def _is_http(prefix: bytes) -> bool:
 
 
 def _advice(prefix: bytes) -> str:
-    """Returns advice for a peer that speaks another protocol, to append to the text of ``frames.protocol_of``."""
+    """Returns advice about a peer that speaks another protocol. It follows the text of ``frames.protocol_of``."""
     if prefix[:2] == b"\x16\x03":
         return ", and this listener does not: set its security.protocol=PLAINTEXT, or SASL_PLAINTEXT"
     if _is_http(prefix):

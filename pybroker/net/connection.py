@@ -1,16 +1,16 @@
 """One client's connection: requests in, replies out in the order of the requests.
 
 A *visit* begins when the socket is readable: the connection receives once, serves every whole frame, and sends all
-replies by one call. If that takes long (``VISIT_S``), the rest waits for the next turn of the loop, so that other
-connections are served in between. A request or reply with many parts is decoded or encoded on a thread
-(``large_messages``), and its connection is *held*: no further request of it is served. Handlers that depend on the
-order of requests hold it too.
+replies by one call. If that takes long (``VISIT_S``), the remaining frames wait for the next turn of the loop, so that
+other connections are served in between. A request or reply with many parts is decoded or encoded on a thread
+(``large_messages``). Meanwhile the connection is *held*: none of its further requests is served. Handlers that depend
+on the order of requests hold their connection too.
 
-A reply that is not ready takes a place in ``_replies``. Later ones wait behind it: replies leave in the order of their
-requests, in whatever order they become ready.
+A reply that is not ready takes a place in ``_replies``. Later replies wait behind it: replies leave in the order of
+their requests, in whatever order they become ready.
 
-Reading stops (the ``channel`` below is *muted*) while it is held, too many requests are unanswered, or too many bytes
-are unsent. Every event that ends such a state resumes reading.
+Reading stops (the ``channel`` below is *muted*) while the connection is held, too many requests are unanswered, or too
+many bytes are unsent. Every event that ends such a state resumes reading.
 
 The connection ends if the peer closes it, if bytes do not parse, if a request is unsupported, or if a handler failed.
 The sweep of the server also ends it (idle, a frame that stays incomplete, shutdown). Its waiting requests are then
@@ -42,7 +42,7 @@ VISIT_S = 0.003
 
 
 class Connection(Channel):
-    """The requests and replies of one client; the server creates it, and is told by ``closed`` when it ends."""
+    """The requests and replies of one client. The server creates it; when it ends, it calls the server's ``closed``."""
 
     sasl: Any = None
     """The client's authentication (``security.sasl.authentication``), on SASL listeners."""
@@ -229,7 +229,7 @@ class Connection(Channel):
         self._replies.append(reply)
 
     def _answer_with(self, result: Any, reply: Reply) -> None:
-        """Takes a handler's result: a response, None, or a future of either."""
+        """Sends the reply from a handler's result: a response, None, or a future of either."""
         if result is None:
             return
         if self._replies is None:
@@ -320,7 +320,7 @@ class Connection(Channel):
     # -- the end -----------------------------------------------------------------------------------
 
     def is_quiet(self) -> bool:
-        """Returns True if no request is being handled and nothing is being sent: a good moment to close it."""
+        """Returns True if no request is being handled and no reply is being sent, so that closing loses nothing."""
         return not self._replies and not self._out.unsent
 
     def _cancel(self) -> None:
@@ -330,15 +330,15 @@ class Connection(Channel):
                 reply.source.cancel()
 
     def _malformed(self, error: Exception) -> None:
-        """Closes the connection after the peer's error. Earlier replies are sent as far as the socket takes them."""
+        """Closes the connection after the peer's error. First sends earlier replies, as far as the socket takes them.
+        """
         complaint.malformed(self._server.log, self, error)
         if self._out.unsent and not self._writing:
             self._flush()
         self.close()
 
     def _failed(self, what: str, error: BaseException) -> None:
-        """Closes the connection because a handler failed. Replies that are ready are sent as far as the socket takes
-        them.
+        """Closes the connection because a handler failed. Sends ready replies first, as far as the socket takes them.
         """
         complaint.failed(self._server.log, self, what, error)
         if self._out.unsent and not self._writing:

@@ -1,8 +1,8 @@
 """Decodes large requests and encodes large responses on a thread that releases the GIL often.
 
-On the loop a message has a budget (``LOOP_UNITS``, ``ENCODED_UNITS``: about a millisecond); larger messages are
-handled here. A route limits how many parts a request may have (``most_units``), because a part is larger in memory than
-on the wire. So a decoded request takes little more than its bytes and about ten megabytes.
+On the event loop, a message has a budget of about a millisecond (``LOOP_UNITS``, ``ENCODED_UNITS``). Larger messages
+are handled here. A route limits how many parts a request may have (``most_units``), because a part is larger in memory
+than on the wire. So a decoded request takes little more memory than its bytes and about ten megabytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LargeMessages:
         self._thread = ThreadPoolExecutor(1, "large-messages")
 
     async def decode(self, route: Route, version: int, view: Any, position: int, end: int) -> Any:
-        """Decodes the request in ``view``. Raises DecodeError, also if it has too many parts."""
+        """Decodes the request in ``view``. Raises DecodeError if it is malformed or has too many parts."""
         try:
             return await self._loop.run_in_executor(
                 self._thread, route.decode, version, view, position, end, route.most_units, True

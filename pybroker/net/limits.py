@@ -1,4 +1,4 @@
-"""Every limit of the network: those of ``config``, and a few of our own."""
+"""Every limit of the network: those that ``config`` sets, and a few that only this broker has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybroker.config.listeners import listeners, protected
 
 UNLIMITED = 1 << 62
 LEAST_RESERVED, MOST_RESERVED = 32, 256
-"""Descriptors that are reserved for neither connections nor logs: for the store, other brokers, temporary needs."""
+"""How many descriptors are kept free of connections and logs: for the store, other brokers and temporary needs."""
 CONNECTIONS = "max.connections"
 OVERRIDES = "max.connections.per.ip.overrides"
 
@@ -29,14 +29,14 @@ class Limits:
     idle_ms: int = 600_000
     """``connections.max.idle.ms``: no byte received or sent for this time, and no request being handled."""
     max_connections: int = UNLIMITED
-    """``max.connections``, or what the process's descriptors allow. One more closes an unauthenticated peer, or one
-    that has sent nothing for ``silent_s``. If there is none, it waits in the backlog.
+    """``max.connections``, or what the process's descriptors allow. A further connection closes an unauthenticated
+    peer, or one that has sent nothing for ``silent_s``. If there is no such peer, it waits in the backlog.
     """
     per_listener: Mapping[str, int] = field(default_factory=dict)
-    """``listener.name.<name>.max.connections``. One more closes an unauthenticated peer of this listener, or waits."""
+    """``listener.name.<name>.max.connections``. A further one closes an unauthenticated peer of it, or waits."""
     silent_s: float = 1.0
     protected: str | None = None
-    """The listener of brokers: one more connection there closes the least recently used one of another listener."""
+    """The listener of brokers. A connection too many there closes the least recently used one of another listener."""
     max_per_ip: int = UNLIMITED
     """``max.connections.per.ip``: further connections are closed at once."""
     per_ip: Mapping[str, int] = field(default_factory=dict)
@@ -44,27 +44,27 @@ class Limits:
     backlog: int = 1024
     """``socket.listen.backlog.size``."""
     send_buffer: int = -1
-    """``socket.send.buffer.bytes``; -1 leaves it to the kernel, which lets it grow to megabytes. More bytes in flight
-    than the client reads in time cost twice the CPU per byte sent.
+    """``socket.send.buffer.bytes``; -1 leaves it to the kernel, which lets it grow to megabytes. If more bytes are in
+    flight than the client reads in time, each byte sent takes twice as much CPU time.
     """
     receive_buffer: int = -1
     """``socket.receive.buffer.bytes``; -1 leaves it to the kernel, which sizes it by need."""
     max_unanswered: int = 100
-    """``queued.max.requests``: unanswered requests of a connection; further ones are not read."""
+    """``queued.max.requests``: how many unanswered requests a connection may have; further requests are not read."""
     max_unsent: int = 1024 * 1024
-    """Bytes of a connection's replies that the socket has not taken; beyond this, no requests are read."""
+    """How many bytes of replies a connection may keep unsent. If it has more, none of its requests are read."""
     frame_grace_s: float = 30.0
     """A frame must be complete this long after its first byte …"""
     frame_rate: int = 16 * 1024
-    """… and one second later for each so many received bytes."""
+    """… and one second later for each time that so many bytes have been received."""
 
     handshake_s: float = 10.0
     """A TLS handshake must be over after this time …"""
     handshake_bytes: int = 64 * 1024
     """… and after this many bytes of the client, most of which are its certificates."""
     max_handshakes: int = 1000
-    """Handshakes in progress of a listener; one more ends the one that has waited longest, for its peer or for the
-    thread. It is also the limit of unauthenticated SASL clients of a listener; one more closes the oldest.
+    """How many handshakes may be in progress at a listener. A further one ends the one that has waited longest, for its
+    peer or for the thread. As many SASL clients of a listener may be unauthenticated; a further one closes the oldest.
     """
     strange_bytes: int = 512 * 1024
     """``sasl.server.max.receive.size``: the longest frame of an unauthenticated client, which must log in within
@@ -131,9 +131,10 @@ def descriptors_for_connections() -> int:
 
 
 def spare_descriptors(connections: int) -> int:
-    """Returns how many descriptors the logs may use in addition to theirs while there are so many connections.
+    """Returns how many descriptors the logs may use beyond their own share while there are so many connections.
 
-    A quarter of what connections leave is for files that are closed in the cache but not sent yet.
+    They may use three quarters of those that connections could have but do not. The last quarter is for files that the
+    cache has closed while they are still being sent.
     """
     most = descriptors_for_connections()
     return 0 if most == UNLIMITED else max(0, most - connections) * 3 // 4

@@ -2,12 +2,12 @@
 
 There is one connection per broker and *purpose*, because answers come in the order of the requests. A request that
 waits long (a follower's fetch, a marker, a deletion on behalf of a client) must not delay an urgent one (a change of
-the ISR). A connection is made when there is something to send, to the broker's address in the metadata. It
-authenticates first (``cluster.peer_secret``). When the broker registers again, the old connection ends at once. After a
-failure the next attempt waits, from 20 ms doubling up to a second.
+the ISR). A connection is made when there is a request to send, to the broker's address in the metadata. It
+authenticates first (``cluster.peer_secret``). When the broker registers again, the old connection ends at once. After
+a failure, the next attempt waits 20 ms; each further failure doubles the wait, up to a second.
 
-Nothing is sent twice. A request whose connection is lost fails with NETWORK_EXCEPTION. A request without an answer in
-time fails with REQUEST_TIMED_OUT and closes its connection. The caller knows what may be repeated.
+No request is sent twice. If its connection is lost, a request fails with NETWORK_EXCEPTION. If the answer does not come
+in time, it fails with REQUEST_TIMED_OUT and its connection is closed. The caller knows which requests it may repeat.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Peer:
             self._peers.on_lost(self.node_id)
 
     def moved(self) -> None:
-        """Closes the connection: the broker is another process now, or gone."""
+        """Closes the connection, because the broker has restarted or left the cluster."""
         if self._connection is not None:
             self._connection.lose(f"broker {self.node_id} has registered again or has gone")
         self._pause_s = self._retry_at = 0.0
@@ -195,11 +195,11 @@ class Peers:
         on_lost: Callable[[int], object] = lambda node_id: None,
         connect_timeout_s: float = 10.0,
     ) -> None:
-        """``secret()`` returns the cluster's current secret. ``listener`` is the one for brokers, None for a broker's
-        first one of this ``protocol``.
+        """``secret()`` returns the cluster's current secret. ``listener`` is the name of the listener for brokers; if
+        it is None, a broker's first listener with this ``protocol`` is used.
 
-        ``tls()`` returns the context for new TLS connections. ``login`` logs in before the proof; None if the secret is
-        enough. ``on_lost(broker)`` is called when a connection has ended.
+        ``tls()`` returns the context for new TLS connections. ``login`` logs in before the proof by the secret; None if
+        no login is needed. ``on_lost(broker)`` is called when a connection has ended.
         """
         self.node_id = node_id
         self._secret = secret
@@ -219,7 +219,7 @@ class Peers:
     async def request(
         self, node_id: int, message: Message, *, timeout_ms: int = TIMEOUT_MS, purpose: str = CONTROL
     ) -> Any:
-        """Returns the response of broker ``node_id``. Not for Fetch, whose records would be invalid by then.
+        """Returns the response of broker ``node_id``. Do not use it for Fetch: its records would no longer be valid.
 
         Raises NetworkException, RequestTimedOut, BrokerNotAvailable.
         """
@@ -283,7 +283,7 @@ class Peers:
         return pipe
 
     def endpoint(self, node_id: int) -> Endpoint | None:
-        """Returns the endpoint of a broker for brokers, None if it is not registered."""
+        """Returns the endpoint at which the broker serves other brokers; None if the broker is not registered."""
         broker = self._brokers.get(node_id)
         return None if broker is None else self._endpoint_of(broker)
 
@@ -294,7 +294,7 @@ class Peers:
         return ways[0] if ways else None
 
     async def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Handles brokers that came, left or registered again. This is the first listener of the metadata."""
+        """Handles brokers that came, left or registered again. The metadata cache calls it before other listeners."""
         known, self._brokers = self._brokers, image.brokers
         for node_id, broker in delta.brokers.items():
             before = known.get(node_id)

@@ -40,13 +40,13 @@ class Login(Protocol):
     mechanism: str
 
     def begin(self, host: str) -> sasl.Exchange:
-        """Begins a login at the broker of a host."""
+        """Begins a login at the broker on this host."""
 
     async def work(self, step: sasl.Derive | sasl.Away) -> bytes:
         """Returns the result of a step that may block."""
 
     def trouble(self, host: str, error: Exception) -> str:
-        """Returns the text about a login that has failed."""
+        """Returns an error text for a failed login."""
 
 
 class InFlight:
@@ -78,7 +78,7 @@ class PeerConnection(FrameStream):
         self._in_flight: deque[InFlight] = deque()
         self._versions: dict[int, int] = {}
         self._held: list[tuple[InFlight, Any]] | None = None
-        """Requests that wait, with their frames; None if the connection is not logging in again."""
+        """The requests that wait for a repeated login, with their frames; None while no login is in progress."""
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
 
@@ -113,7 +113,7 @@ class PeerConnection(FrameStream):
         self._renewing = self._loop.create_task(self._renew(login, host))
 
     async def _renew(self, login: Login, host: str) -> None:
-        """Logs in again, behind the requests in flight; then sends those that have waited."""
+        """Logs in again after the requests in flight; then sends the requests that have waited for the login."""
         self._held = []
         try:
             await self.log_in(login, host)

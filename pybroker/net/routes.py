@@ -1,4 +1,4 @@
-"""Maps the key and version of a request to its decoder, handler and encoder."""
+"""Finds the decoder, handler and encoder for the API key and version of a request."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class Route(NamedTuple):
 
 
 class Refused(Exception):
-    """The request has an unknown API or an unsupported version, and cannot be answered."""
+    """Raised if a request has an unknown API or an unsupported version, so that it cannot be answered."""
 
 
 class Routes:
     """The supported APIs by key.
 
     ``make_call(version, client_id, connection, api)`` makes the second argument of a handler.
-    ``unsupported(correlation_id)`` returns the reply to an ApiVersions request of an unknown version, the only request
-    for which that does not end the connection (KIP-511).
+    ``unsupported(correlation_id)`` returns the reply to an ApiVersions request of an unknown version. Any other request
+    of an unknown version ends the connection (KIP-511).
     """
 
     def __init__(

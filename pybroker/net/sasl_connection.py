@@ -1,7 +1,7 @@
 """A connection whose client must authenticate by SASL before anything else, and perhaps repeatedly.
 
-``security.sasl.authentication`` decides which request is valid when; the handlers pass on the messages. A refused
-client gets the answer after a delay, and then its connection ends.
+``security.sasl.authentication`` decides which request is valid at each step; the handlers pass the messages to it. A
+refused client gets its answer after a delay, and then its connection ends.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _key = struct.Struct(">h")
 _length = struct.Struct(">i")
 UNKNOWN: Final = -1
 MOST_OF_STRANGERS: Final = 64 << 20
-"""The bytes of incomplete frames that the unauthenticated clients of a listener may have together."""
+"""How many bytes of incomplete frames all unauthenticated clients of a listener may hold together."""
 LARGE: Final = 16 << 10
-"""An incomplete frame of more bytes may have to give way: a login rarely has so many."""
+"""Only incomplete frames of more bytes count for this: a login rarely has so many."""
 
 
 class Says(Protocol):
@@ -63,7 +63,7 @@ class Authenticated(Protocol):
 
 
 class SaslConnection(Connection):
-    """A connection of a SASL listener; ``principal`` is that of its user, once it is authenticated."""
+    """A connection of a SASL listener; ``principal`` is that of its user, once the client is authenticated."""
 
     __slots__ = ("_began_at", "_is_refused", "sasl")
     sasl: Says
@@ -80,7 +80,7 @@ class SaslConnection(Connection):
             next(iter(strangers)).give_way()
 
     def give_way(self, why: str = "it had not authenticated") -> None:
-        """Closes the connection, because there are too many, or too many unauthenticated ones."""
+        """Closes the connection, because there are too many connections or too many unauthenticated ones."""
         complaint.refused(self._server.log, self, f"{why}, and gives way to others")
         self.close()
 
@@ -93,7 +93,7 @@ class SaslConnection(Connection):
                 self._limit_strangers(strangers)
 
     def _limit_strangers(self, strangers: Strangers[SaslConnection]) -> None:
-        """Closes the oldest unauthenticated clients of the listener that hold much of a frame, if all hold too much."""
+        """Closes the oldest unauthenticated clients with large frames, until the others hold few enough bytes."""
         for each in strangers.holders():
             if strangers.held <= MOST_OF_STRANGERS:
                 break
@@ -113,7 +113,7 @@ class SaslConnection(Connection):
         except IllegalSaslState as error:
             raise Refused(str(error)) from None
         super()._serve(view, start, end)
-        if not sasl.is_known:  # it authenticates again
+        if not sasl.is_known:  # the client authenticates again
             self._reader.max_frame = self._server.limits.strange_bytes_at(self.listener_name)
 
     def _take(self, token: bytes) -> None:
@@ -139,13 +139,12 @@ class SaslConnection(Connection):
         self.on_said()
 
     def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
-        """Waits for work that belongs to no request, and so has no response."""
+        """Waits for work that belongs to no request, so that no response waits for it."""
         result = waiting.start(work, self._server.loop)
         self._answer_with(result, Reply(None, 0, 0))  # type: ignore[arg-type]
 
     async def answer(self, answer: Future[bytes]) -> bytes:
-        """Returns the answer that a thread makes to the client's message; reads nothing meanwhile. Raises KafkaError.
-        """
+        """Returns a thread's answer to the client's message; reads nothing meanwhile. Raises KafkaError."""
         self.hold()
         try:
             with suppress(Exception):  # on_answer raises it
@@ -162,7 +161,7 @@ class SaslConnection(Connection):
             self._server.strangers[self.listener_name].drop(self)
 
     async def refuse(self, response: Any, error: KafkaError, *, is_due: bool = False) -> Any:
-        """Sends the last response after a delay, and reads nothing more.
+        """Returns the last response after a delay; from now on, reads nothing from the client.
 
         If earlier replies are pending in an expired session, the connection ends without a response. ``is_due`` tells
         that this response is one of the pending ones.
@@ -182,7 +181,7 @@ class SaslConnection(Connection):
             self.close()
 
     def is_overdue(self, now: float) -> str | None:
-        """Says why the connection is overdue, also if the client does not authenticate in time."""
+        """Returns why the sweep should close this connection, or None. A late authentication is a reason too."""
         limit_s = self._server.limits.handshake_s
         if self.sasl.is_strange and now - self._began_at > limit_s:
             return f"it did not authenticate within {limit_s:.0f} s"

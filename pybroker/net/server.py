@@ -1,4 +1,4 @@
-"""The connections of clients: how many are let in, who gives way to others, and for how long they stay.
+"""The connections of clients: how many are accepted, which one is closed to make room, and how long each may stay.
 
 One timer closes overdue connections; it runs only while there are connections.
 """
@@ -78,7 +78,7 @@ class SocketServer:
         self._number = 0
         self._starved: set[Connection] = set()
         self._oldest: tuple[Connection | None, float] = (None, 0.0)
-        """The connection whose frame is exempt from the memory limit, and when that frame began."""
+        """The connection whose frame is exempt from the memory limit, and when that frame began to arrive."""
         self._sweep: asyncio.TimerHandle | None = None
 
     # -- accepting ---------------------------------------------------------------------------------
@@ -112,12 +112,12 @@ class SocketServer:
         return self._acceptor.listening
 
     def limit(self, limits: Limits) -> None:
-        """Applies these limits to later connections, and to those that wait."""
+        """Applies these limits to later connections and to those that wait in the backlog."""
         self.limits = limits
         self._acceptor.accept_again()
 
     def count(self) -> int:
-        """Returns the number of connections, and of handshakes that may become some."""
+        """Returns the number of connections and of handshakes in progress."""
         return len(self.connections) + sum(len(each.open) for each in self.handshakes.values())
 
     def is_full(self) -> bool:
@@ -134,15 +134,15 @@ class SocketServer:
         return self.is_full() or self.has_all(listener)
 
     def is_protected(self, listener: BoundSocket) -> bool:
-        """Returns True if the listener is the brokers' own."""
+        """Returns True if the listener is the one for the brokers of the cluster."""
         return listener.endpoint.listener == self.limits.protected
 
     def who_gives_way(self, listener: BoundSocket) -> Callable[[], object] | None:
         """Returns a function that closes one peer for a new one, None if no peer may be closed.
 
-        It takes an unauthenticated peer of the largest group, so that silent peers keep nobody out. At a listener with
-        all the connections that it may have, it takes one of this listener. If there is none, it takes one only for the
-        listener of brokers.
+        This is an unauthenticated or silent peer of the largest group, so that such peers keep nobody out. If the
+        listener has as many connections as it may have, it is a peer of this listener. If there is no such peer, only
+        the listener of brokers may close another connection.
         """
         has_all = self.has_all(listener)
         names = {listener.endpoint.listener} if has_all else {*self.handshakes, *self.strangers}
@@ -162,7 +162,7 @@ class SocketServer:
         return None if used is None else partial(used.give_way, "it was least recently used")
 
     def admit(self, listener: BoundSocket, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Begins the handshake of an accepted connection, or lets it in; closes one too many of its address."""
+        """Makes a connection of an accepted socket, or begins its handshake. Closes it if its address has too many."""
         peer = plain(address)
         if self._per_ip[peer[0]] >= self.limits.of_address(peer[0]):
             sock.close()
@@ -252,7 +252,7 @@ class SocketServer:
         self._left(connection)
 
     def _left(self, gone: Connection | Handshake) -> None:
-        """Frees the place of a peer."""
+        """Stops counting a peer, and so makes room for another."""
         host = gone.peer_address[0]
         self._per_ip[host] -= 1
         if not self._per_ip[host]:

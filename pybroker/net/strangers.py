@@ -1,4 +1,4 @@
-"""The unauthenticated clients of one SASL listener, and how much of long frames they hold together."""
+"""The unauthenticated clients of one SASL listener, and how many bytes of large frames they hold together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ C = TypeVar("C")
 
 
 class Strangers(Generic[C]):
-    """The connections, the oldest first. Each counts with the bytes that it reported last."""
+    """Unauthenticated connections, the oldest first, with the number of bytes that each one last reported."""
 
     def __init__(self) -> None:
         self._held: dict[C, int] = {}
@@ -23,7 +23,7 @@ class Strangers(Generic[C]):
         return iter(self._held)
 
     def add(self, connection: C) -> None:
-        """Adds a connection, which holds nothing."""
+        """Adds a connection, which holds no bytes yet."""
         self._held[connection] = 0
 
     def drop(self, connection: C) -> None:
@@ -31,12 +31,12 @@ class Strangers(Generic[C]):
         self.held -= self._held.pop(connection, 0)
 
     def note(self, connection: C, held: int) -> None:
-        """Counts what the connection holds now; ignores a connection that was dropped."""
+        """Sets how many bytes the connection holds now; ignores a connection that was dropped."""
         before = self._held.get(connection)
         if before is not None:
             self._held[connection] = held
             self.held += held - before
 
     def holders(self) -> list[C]:
-        """Returns those that hold something, the oldest first."""
+        """Returns the connections that hold any bytes, the oldest first."""
         return [each for each, held in self._held.items() if held]

@@ -11,8 +11,7 @@ from pybroker.net.limits import LEAST_RESERVED
 from pybroker.quotas.arrivals import Arrivals
 
 MOST_DELAYED: Final = LEAST_RESERVED // 2
-"""How many refused connections may wait to be closed; one more closes the oldest. Their descriptors are reserved for
-them.
+"""How many refused connections may wait to be closed; a further one closes the oldest. They use reserved descriptors.
 """
 
 
@@ -30,11 +29,11 @@ class ArrivalLimits:
         self._delayed: dict[socket.socket, asyncio.TimerHandle] = {}
 
     def pause_s(self, listener: str) -> float:
-        """Counts an accepted connection. Returns how long to accept no other one on this listener."""
+        """Counts an accepted connection. Returns for how long this listener must accept no other one."""
         return self.rates.accept(listener, self._now_ms(), is_protected=listener == self._protected) / 1000
 
     def put_off(self, sock: socket.socket, address: str) -> bool:
-        """Returns whether the connection exceeds its address's rate; then it will be closed after a delay."""
+        """Closes the connection after a delay if it exceeds its address's rate; returns False otherwise."""
         delay_ms = self.rates.refuse(address, self._now_ms())
         if not delay_ms:
             return False
@@ -48,6 +47,6 @@ class ArrivalLimits:
         sock.close()
 
     def close(self) -> None:
-        """Closes all waiting connections."""
+        """Closes all refused connections that are still open."""
         for sock in list(self._delayed):
             self._close(sock)

@@ -1,4 +1,4 @@
-"""Applies the quotas of the metadata to a server, also to open connections."""
+"""Applies the quotas of the metadata to a server, including its open connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS: Final = frozenset({ResourceType.USER, ResourceType.CLIENT, ResourceType.U
 
 
 class QuotaFollower:
-    """Call ``follow`` after each change of the metadata."""
+    """Applies quotas to a server. Its owner calls ``follow`` after each change of the metadata."""
 
     def __init__(
         self,

@@ -1,10 +1,11 @@
-"""Throttles clients that exceed their quotas. It exists while there are quotas of clients.
+"""Throttles clients that exceed their quotas. It exists only while clients have quotas.
 
-Most requests do not get here: the connection asks the ``share`` of its client, which this module has left there. A
-response is sent first, and tells how long its connection is *muted* from then on: nothing more is read from it. The
-longest delay of a request counts. There is one for its bytes (Produce), one from its handler (Fetch, and changes of
-topics), and one for the loop time that its client has used. Loop time is whole visits to a connection, which decode,
-handle, encode and send, and later steps of handlers. Work on threads does not count.
+Most requests do not get here: the connection asks its client's ``share``, which this module has stored in it. The
+broker sends a response without delay. The response tells for how long its connection is then *muted*: nothing more is
+read from it. A request may have several delays, of which the longest counts. One is for its bytes (Produce), one comes
+from its handler (Fetch, and changes of topics), and one is for the loop time that its client has used. Loop time is the
+time of whole visits to a connection (decode, handle, encode, send) and of later steps of handlers. Work on threads does
+not count.
 
 Brokers of this cluster have no quotas, and unauthenticated clients have none yet.
 """
@@ -69,8 +70,9 @@ class Throttling:
         return int(self._loop.time() * 1000)
 
     def count(self, route: Route, result: Any, call: Call, size: int) -> Any:
-        """Counts a handled request of ``size`` bytes whose ``share`` did not allow an immediate answer. Returns the
-        result to send instead of ``result``.
+        """Counts a handled request of ``size`` bytes whose client's ``share`` does not allow an immediate answer.
+
+        Returns the result to send instead of ``result``.
         """
         connection: Connection = call.connection
         if connection.broker_id is not None or (connection.sasl is not None and not connection.sasl.is_known):
@@ -85,7 +87,7 @@ class Throttling:
 
     async def _later(self, route: Route, result: Any, call: Call, size: int) -> Any:
         if self.counts_time:
-            self._share(call, self._now_ms())  # for its first steps
+            self._share(call, self._now_ms())  # the first steps count for it
             result = _timed(result, partial(self.spent, call))
         response = await result
         self._count(route, response, call, size)
@@ -105,7 +107,7 @@ class Throttling:
             share.spend(seconds, self._loop.time())
 
     def _share(self, call: Call, now_ms: int) -> Share:
-        """Returns the share of the call's client. The connection keeps it, unless it may turn out to be a broker's."""
+        """Returns the share of the call's client. The connection caches it, unless a broker's proof is in progress."""
         connection: Connection = call.connection
         share = self._quotas.share(connection.principal, call.client_id, now_ms)
         if connection.authentication is None:
@@ -121,7 +123,7 @@ class Throttling:
         self._tell(call.connection, response, delay_ms)
 
     def _tell(self, connection: Connection, response: Any, delay_ms: int) -> None:
-        """Puts the client's delay into ``response``, if it is longer than the handler's."""
+        """Puts the longer delay, the client's or the handler's, into ``response``, and mutes the connection for it."""
         told_ms = getattr(response, TOLD, None)
         if told_ms is not None and delay_ms > told_ms:
             response.throttle_time_ms = delay_ms
@@ -131,7 +133,7 @@ class Throttling:
             self._mute(connection, delay_ms)
 
     def _mute(self, connection: Connection, delay_ms: int) -> None:
-        """Mutes the connection for this time, or for as long as before if that is longer."""
+        """Mutes the connection for this time, unless it is already muted for longer."""
         if connection.closed:
             return
         until = self._loop.time() + delay_ms / 1000
@@ -155,7 +157,7 @@ class Throttling:
             muted.cancel()
 
     def unmute_all(self) -> None:
-        """Unmutes all connections after a change of quotas; their next requests are delayed by the new ones."""
+        """Unmutes all connections after a change of quotas; the new quotas delay their next requests."""
         for connection, muted in list(self._muted.items()):
             muted.cancel()
             self._unmute(connection)

@@ -1,7 +1,7 @@
 """Inspects the first message of a TLS client before OpenSSL gets it.
 
-A key exchange over a large finite field costs the client nothing. It costs the handshake thread a hundred times as much
-as one over an elliptic curve. Unreadable messages need no check here: OpenSSL refuses them.
+A key exchange over a large finite field costs the client nothing. The handshake thread works a hundred times as long on
+it as on one over an elliptic curve. Unreadable messages need no check here: OpenSSL refuses them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_IN_RECORD: Final = (1 << 14) + 256
 _MESSAGE_HEADER: Final = 4
 _CLIENT_HELLO: Final = 1
 _BEFORE_SESSION: Final = 2 + 32
-"""A version and random bytes."""
+"""How many bytes come before the session: a version and random bytes."""
 _GROUPS, _KEY_SHARE = 10, 51
 _FINITE_FIELDS: Final = range(0x0100, 0x0200)
 _CURVES: Final = frozenset((0x17, 0x18, 0x19, 0x1D, 0x1E))
@@ -35,7 +35,7 @@ class HelloReader:
         self._at = 0
 
     def add(self, data: memoryview) -> bool:
-        """Adds bytes. Returns True if no more are needed."""
+        """Adds bytes. Returns True if it needs no further bytes."""
         self.received += data
         while len(self.received) >= self._at + _RECORD_HEADER:
             body = self._at + _RECORD_HEADER
@@ -60,7 +60,7 @@ class HelloReader:
         return _MESSAGE_HEADER + int.from_bytes(self._message[1:_MESSAGE_HEADER], "big")
 
     def asks_for_finite_field(self) -> bool:
-        """Returns whether the client sends a key over a finite field, or offers nothing else."""
+        """Returns whether the client sends a key over a finite field, or offers only finite fields."""
         if not self._message or self._message[0] != _CLIENT_HELLO:
             return False
         offered: set[int] = set()
@@ -85,7 +85,7 @@ def _extensions(hello: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _shares(value: bytes) -> Iterator[int]:
-    """Yields the group of each key."""
+    """Yields the group of each key that the client sends."""
     at = 2
     while at + 4 <= len(value):
         yield int.from_bytes(value[at : at + 2], "big")

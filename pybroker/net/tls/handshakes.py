@@ -2,8 +2,8 @@
 
 A step of a handshake takes up to some milliseconds of CPU (a signature, the verification of a chain). It runs on a
 thread, where OpenSSL releases the GIL, so the loop continues. Each handshake is limited in time and bytes. Each
-listener has a limited number of them: one more ends the one that has waited longest for its peer, or for the thread.
-Before a complete ClientHello (``client_hello``) has arrived, a socket costs no more than itself and these bytes.
+listener has a limited number of them. A further one ends the handshake that has waited longest, for its peer or for
+the thread. Until a complete ClientHello (``client_hello``) has arrived, only the socket and its bytes take memory.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Handshake:
             self._greet(data)
 
     def _greet(self, data: memoryview) -> None:
-        """Begins TLS when the whole ClientHello has arrived and is acceptable."""
+        """Adds bytes to the ClientHello; once it is complete and acceptable, begins TLS."""
         hello = self._hello = self._hello or HelloReader()
         if not hello.add(data):
             return
