@@ -11,7 +11,7 @@ from pyclient.protocol import errors
 
 
 class UnexpectedOffset(ValueError):
-    """Records from the leader begin below our log end: the fetcher asked for the wrong offset."""
+    """Raised if the leader's records begin below our log end: the fetcher has requested the wrong offset."""
 
 
 class Origin(enum.Enum):
@@ -25,8 +25,8 @@ class Origin(enum.Enum):
 class AppendInfo:
     """The outcome of an append.
 
-    ``log_append_time_ms`` is -1 if the records keep the producer's times. A ``duplicate`` has the offsets of the first
-    time that it was appended.
+    ``log_append_time_ms`` is -1 if the records keep the producer's times. A ``duplicate`` has the offsets with which
+    the batch was appended the first time.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ def stamped(
 ) -> Bytes:
     """Returns the batch as it is written: with the log's offsets and leader epoch, and the latest ``timestamp``.
 
-    ``records`` is changed in place, or copied if it must not be.
+    ``records`` is changed in place, or copied if it must not be changed.
     """
     if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
         records = bytearray(records)
@@ -78,8 +78,8 @@ def whole_batches(
 ) -> list[Batch]:
     """Returns the batches of a leader's response, up to one that is cut, damaged, or newer than ``leader_epoch``.
 
-    A leader sends its response by sendfile, so it holds what is in the file then. A leader that has just become a
-    follower may have truncated that, and appended what its own leader has (KAFKA-18723).
+    A leader sends its response by sendfile, so the response has the bytes that are in the file at that moment. A leader
+    that has just become a follower may have truncated the file, and appended its own leader's records (KAFKA-18723).
 
     Gaps between offsets are valid: compaction leaves them, also in a topic that is no longer compacted.
 
@@ -109,7 +109,7 @@ def _refuse_damaged(records: Bytes) -> None:
 
 
 def runs(batches: list[Batch], log_end_offset: int, room: int, segment_bytes: int) -> list[list[Batch]]:
-    """Groups the batches by the segments into which they go.
+    """Groups the batches by the segments to which they will be appended.
 
     The active segment has ``room`` bytes left, each later one has ``segment_bytes``. A segment also takes only offsets
     that its indexes can hold.

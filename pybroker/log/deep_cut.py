@@ -1,8 +1,8 @@
-"""Truncates a log in pieces, when that takes too long for one turn of the event loop.
+"""Truncates a log in pieces, if the truncation takes too long for one turn of the event loop.
 
 Two things may take long. The producers' state can be undone as far as their journal reaches (``producer_journal``).
-Further back it has to be read, from the newest snapshot before the truncation point and from all batches in between:
-perhaps a whole segment. And a log may lose thousands of segments, each with files to rename.
+Further back, the state has to be read, from the newest snapshot before the truncation point and from all batches in
+between: perhaps a whole segment. And a log may lose thousands of segments, each with files to rename.
 
 So the state is read piece by piece while the log stays unchanged, and then the log is truncated. If many segments go,
 it is truncated several times, each time by ``REMOVED_PER_TURN`` segments. If the broker stops in between, the log
@@ -25,7 +25,7 @@ from pyclient.protocol import errors
 class DeepCut:
     """Removes every batch with a record at or beyond ``offset``, as ``Log.truncate_to`` does.
 
-    With ``starts_over`` it removes all, as ``Log.truncate_fully_and_start_at`` does.
+    With ``starts_over`` it removes all batches, as ``Log.truncate_fully_and_start_at`` does.
     """
 
     __slots__ = ("_before", "_end", "_log", "_pieces", "_producers", "_starts_over", "offset")
@@ -36,7 +36,7 @@ class DeepCut:
         self._starts_over = starts_over
         self._log = log
         self._end: int | None = None
-        """The offset of the next truncation, if too many segments go for one; None: ``offset``, which is the last."""
+        """The offset of the next truncation if it is not the last. None if the next one is the last, to ``offset``."""
         self._producers: ProducerStates | None = None
         self._pieces: Iterator[None] = iter(())
         self._begin()
@@ -47,7 +47,7 @@ class DeepCut:
         return self._producers is not None or self._end is not None
 
     def go_on(self, now_ms: int) -> bool:
-        """Does another piece; returns True if it was the last one. ``now_ms`` is that of ``Log.truncate_to``.
+        """Does another piece; returns True if it was the last one. ``now_ms`` is the time, as in ``Log.truncate_to``.
 
         Raises KafkaStorageError, CorruptMessage.
         """
@@ -97,14 +97,15 @@ class DeepCut:
         return self._starts_over or self.offset <= self._log.first_segment_offset
 
     def _go_at_once(self) -> None:
-        """Truncates without reading, because the batches to read are damaged, and will all be removed."""
+        """Lets the next piece truncate without reading: the batches to read are damaged, and all will be removed."""
         self._end, self._producers, self._pieces = None, None, iter(())
 
 
 def producers_after_cut(log: Log, offset: int) -> tuple[ProducerStates | None, Iterator[None]]:
-    """Returns the producers' state after a truncation to ``offset``, complete when all pieces have been read.
+    """Returns the producers' state after a truncation to ``offset``, and an iterator; it reads a piece in each step.
 
-    Returns None if the journal reaches that far, or all producers go. Raises KafkaStorageError, CorruptMessage.
+    The state is complete when the iterator has ended. The state is None if nothing has to be read: the journal reaches
+    back to the offset, or no producers remain. Raises KafkaStorageError, CorruptMessage.
     """
     if log.first_segment_offset < offset < log.log_end_offset:
         with log.files.failing("truncating"):

@@ -1,10 +1,10 @@
 """Tracks how much of a log is on the disk: its recovery point, and the syncs that raise it.
 
 Everything below ``recovery_point`` survives a power loss. So a sync writes, in this order, the data, the epoch file,
-and the names of the files and the folder; only then it raises the recovery point. A truncation first lowers it durably,
-because later appends may lie below the old recovery point and are not synced.
+and the names of the files and the folder; only then it raises the recovery point. A truncation first lowers the
+recovery point durably, because later appends may be below the old one without being synced.
 
-Without flush settings an append is only in the page cache: it survives the end of the process, but not of the machine.
+Without flush settings an append is only in the page cache: it survives a kill of the process, but not a power loss.
 A log is synced for flush.messages and flush.ms, when a segment is sealed, and by group commit for ``flush.acks``. After
 a crash, ``recovery`` checks what lies beyond the recovery point.
 
@@ -30,7 +30,7 @@ from pyclient.protocol import errors
 
 
 class Files(Protocol):
-    """The part of the log's files that is used here."""
+    """The part of the log's files that this module uses."""
 
     log_dir: LogDir
     folder: str
@@ -75,7 +75,7 @@ class Durability:
         self.is_cut = False
         """True if the log has been truncated since the last sync."""
         self.doubted: int | None = None
-        """After a move: the offset from which the copied files are not synced yet, None if they are.
+        """After a move: the offset from which the copied files are not synced yet; None if they are synced.
 
         Until then, the old folder still has the records up to ``recovery_point``.
         """
@@ -84,13 +84,13 @@ class Durability:
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Within ``with``, no other thread writes or syncs the files. Waits for one that does."""
+        """Within ``with``, no other thread writes or syncs the files. First waits for a thread that does."""
         with self._lock:
             yield
 
     @contextlib.contextmanager
     def undisturbed_at_once(self) -> Iterator[bool]:
-        """Does as ``undisturbed`` without waiting: yields False, without a lock, if another thread uses the files."""
+        """Like ``undisturbed``, but does not wait: if another thread uses the files, yields False without the lock."""
         free = self._lock.acquire(blocking=False)
         try:
             yield free
@@ -102,8 +102,8 @@ class Durability:
         """Syncs everything below the offset that ``find_end`` returns; blocks. Returns the recovery point.
 
         ``find_end`` is called after the wait for another sync, and after the number of truncations was read. An end
-        from before a truncation would wrongly cover records appended after it. Raises OSError: retry only after
-        OutOfDescriptors. Raises KafkaStorageError if the log was deleted or its dir has failed.
+        that was read before a truncation would wrongly cover records appended after it. Raises OSError; the caller may
+        retry only after OutOfDescriptors. Raises KafkaStorageError if the log was deleted or its dir has failed.
         """
         with self._lock:
             if self.deleted:
@@ -184,7 +184,7 @@ class Durability:
         mark = self.start.mark()
         self._save_epochs()
         if not self.names_synced:
-            # Set before the sync, because a file that is created meanwhile needs another one; so does the first file.
+            # Set before the sync, because a file that is created meanwhile needs another sync; so does the first file.
             self.names_synced = files.segments[-1].files.is_made
             try:
                 files.log_dir.storage.sync_folder(files.folder)

@@ -1,13 +1,13 @@
 """Group commit: one sync of a log serves all requests that wait for it (``flush.acks``).
 
-A waiter is called once the log is synced up to its offset. A request that comes during a sync cannot use it, because
-the sync may have read the log's end before. It waits for the next one, together with all others that came meanwhile.
+A waiter is called once the log is synced up to its offset. A request that comes during a sync cannot use this sync,
+which may already have read the log's end. It waits for the next sync, together with all others that came meanwhile.
 So under load the disk syncs without a pause, and each sync serves all appends that arrived during the last one.
 
 If records that were there when a sync began are missing afterwards, the log was truncated, and this replica no longer
-leads. Their waiters get an error, because they would wait for ever.
+leads. The requests that wait for these records get an error, because they would wait for ever.
 
-Knows no event loop: ``submit(work, done)`` must run ``work`` on a pool thread and call
+It knows no event loop: ``submit(work, done)`` must run ``work`` on a pool thread and call
 ``done(error or None)`` on the loop's thread.
 
 Thread-safety: loop's thread only.
@@ -36,7 +36,7 @@ class Syncable(Protocol):
 
 
 class GroupCommit:
-    """Lets all that wait for a sync of one log share it."""
+    """Lets all requests that wait for a sync of one log share the sync."""
 
     __slots__ = ("_log", "_riding", "_running", "_submit", "_waiters")
 
@@ -51,7 +51,7 @@ class GroupCommit:
     def wait(self, offset: int, done: Done) -> bool:
         """Calls ``done(None)`` when everything below ``offset`` is synced, ``done(error)`` if that failed.
 
-        Returns True, without a call, if it is synced already.
+        If it is synced already, returns True and does not call ``done``.
         """
         if self._log.recovery_point >= offset:
             return True

@@ -66,7 +66,7 @@ class Housekeeping:
                 logger.exception("the periodic job of %s failed; it is tried again", key)
 
     async def stop(self) -> None:
-        """Stops the jobs. One that is running on the pool still ends there."""
+        """Stops the jobs. A job that is running on the pool still runs to its end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Inspects the files of a broker, stopped or not, without changing them, for ``pybroker log verify``.
+"""Inspects the files of a running or stopped broker without changing them, for ``pybroker log verify``.
 
 A partition's folder is sound if
 
@@ -163,7 +163,7 @@ def problem_of(segment: Segment, located: Located, data: bytes, deep: bool) -> s
 
 
 def overlaps(segments: list[Segment]) -> Iterator[Finding]:
-    """Finds segments that reach into the next one."""
+    """Finds segments whose offsets reach into the next segment."""
     for one, other in pairwise(segments):
         if one.next_offset > other.base_offset:
             problem = f"ends behind offset {other.base_offset}, with which the next segment begins"

@@ -6,13 +6,13 @@ Offsets, always ``log_start_offset <= high_watermark <= log_end_offset``:
 * ``recovery_point``: everything below it is on the disk. Only ``flush`` raises it, only a truncation
   lowers it.
 * ``last_stable_offset``: read_committed consumers read below it. It is the high watermark, or the start
-  of the first transaction that is still open below that.
+  of the first transaction that is still open below the high watermark.
 * ``high_watermark``: consumers read below it. The partition sets it, within the log's bounds.
 * ``log_end_offset``: the offset of the next record.
 
-A batch is appended as the received bytes: it is checked, gets its base offset and leader epoch in the
-header, and is written by one ``pwrite``. An append that fails half-way is removed again, takes the
-log dir offline and is not acknowledged.
+An append checks the received bytes of a batch, puts base offset and leader epoch into the header, and
+writes the bytes by one ``pwrite``. If it fails half-way, its bytes are removed again, the log dir goes
+offline, and the batch is not acknowledged.
 
 ``durability`` explains what survives a crash.
 
@@ -241,7 +241,7 @@ class Log:
     ) -> AppendInfo:
         """Appends one v2 batch, and assigns its offsets.
 
-        ``transaction_version`` is that of its transaction (see ``ProducerStates``).
+        ``transaction_version`` is that of the batch's transaction (see ``ProducerStates``).
         A client's batch that would block the loop raises TooHeavy: check it on a thread, and append the CheckedBatch.
         ``records`` is changed in place if it is writable. Raises errors.KafkaError:
         CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordListTooLarge,
@@ -279,7 +279,7 @@ class Log:
             self.leader_epochs.assign(leader_epoch, first)
         if batch.producer_id >= 0:
             self._remember_producer(batch, marker, first, last, timestamp, now_ms)
-        self.log_end_offset = last + 1  # now that a sync from another thread finds all that belongs to it
+        self.log_end_offset = last + 1  # only now, because a sync on another thread must find the rest written
         if last + 1 - self._durability.recovery_point >= self._flush_messages:
             self.flush()
         return AppendInfo(first, last, now_ms if self._log_append_time else -1, self.log_start_offset)
@@ -328,9 +328,9 @@ class Log:
     def _segment_for(self, length: int, last: int, timestamp: int, now_ms: int, first: int) -> Segment:
         """Returns the active segment, or a new one if it is full.
 
-        The new one begins where the old one ends, even if the leader's next offset is larger (compaction), because
-        recovery takes a gap between segments for a loss. If the next offset is too far away for an index, it begins
-        there. Then all before it is synced first, so that recovery knows that nothing is lost.
+        The new segment begins where the old one ends, even if the leader's next offset is larger (compaction), because
+        recovery takes a gap between segments for a loss. If the next offset is too far away for an index, the segment
+        begins at that offset. Then everything before it is synced first, so that recovery knows that nothing is lost.
         """
         segment = self._active
         try:
@@ -348,7 +348,7 @@ class Log:
     def _check_producer(
         self, batch: Batch, marker: Marker | None, transaction_version: int, from_client: bool
     ) -> AppendInfo | None:
-        """Raises an error if the producer must not append this now. Returns the earlier result if it is a duplicate."""
+        """Raises an error if the producer must not append the batch now. Returns the earlier result of a duplicate."""
         if batch.is_control:
             self.producers.check_marker(batch, marker, transaction_version)
             return None
@@ -362,7 +362,7 @@ class Log:
         return AppendInfo(earlier.first_offset, earlier.last_offset, time_ms, self.log_start_offset, duplicate=True)
 
     def _append_failed(self, segment: Segment, error: OSError) -> errors.KafkaStorageError:
-        """Removes half a batch after a failed write. A whole batch whose index failed stays, unacknowledged."""
+        """Removes an incomplete batch after a failed write. If only an index failed, the batch stays unacknowledged."""
         segment.cut_failed_write()
         return self.log_dir.fail(error, f"appending to {segment.path}")
 
@@ -389,7 +389,7 @@ class Log:
             self.producers.take_snapshot(base_offset)
             log_dir = self.log_dir
             segment = Segment.create(log_dir.storage, log_dir.cache, self.folder, base_offset, now_ms)
-            self._durability.names_synced = False  # now that it is there: a sync may be running
+            self._durability.names_synced = False  # not before the file is there: a sync may be running
             self.segments.add(segment)
             self.activate(segment)
         self.log_dir.on_roll(self)
@@ -403,11 +403,11 @@ class Log:
     # Shortening
 
     def truncate_to(self, offset: int, now_ms: int, producers: ProducerStates | None = None) -> bool:
-        """Does ``truncation.truncate_to``."""
+        """Calls ``truncation.truncate_to``."""
         return truncation.truncate_to(self, offset, now_ms, producers)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int, *, begins_there: bool = True) -> None:
-        """Does ``truncation.truncate_fully_and_start_at``."""
+        """Calls ``truncation.truncate_fully_and_start_at``."""
         truncation.truncate_fully_and_start_at(self, offset, now_ms, begins_there=begins_there)
 
     def raise_log_start_offset(self, offset: int) -> None:
@@ -445,5 +445,5 @@ class Log:
         return is_there and not durability.is_cut and not self.leader_epochs.dirty
 
     def close(self) -> None:
-        """Does ``LogFiles.close``."""
+        """Calls ``LogFiles.close``."""
         self.files.close(self.log_start_offset, self.log_end_offset)

@@ -61,7 +61,7 @@ class LogFiles:
         self.leader_epochs = leader_epochs
         self.durability = Durability(self, recovery_point)
         self.found: tuple[str, int, int] | None = None
-        """The digest of the files (``closed_logs``), end and newest epoch with which the log was closed and opened."""
+        """Set if a clean stop closed the log: the digest of its files (``closed_logs``), its end and newest epoch."""
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition})"
@@ -101,8 +101,8 @@ class LogFiles:
     def replace_segments(self, old: list[Segment], new: CleanedSegment) -> bool:
         """Replaces the ``old`` segments by the compacted one that was made from them.
 
-        Returns False, without a change, if another thread uses the files: try again. Readers that have a slice of an
-        old segment keep its open file. Raises KafkaStorageError.
+        If another thread uses the files, changes nothing and returns False; the caller tries again. Readers that have a
+        slice of an old segment keep its open file. Raises KafkaStorageError.
         """
         with self.durability.undisturbed_at_once() as free:
             if free:
@@ -121,13 +121,13 @@ class LogFiles:
         self.log_dir.discard(removed)
 
     def undisturbed_at_once(self) -> contextlib.AbstractContextManager[bool]:
-        """Does as ``undisturbed`` without waiting: yields False, without a lock, if another thread uses the files."""
+        """Like ``undisturbed``, but does not wait: if another thread uses the files, yields False without the lock."""
         return self.durability.undisturbed_at_once()
 
     def doubt_copy(self, offset: int, original: LogDir) -> None:
-        """Notes that the files are copies now, not synced from ``offset`` on: the next flush syncs files and names.
+        """Notes that the files are copies now, not synced from ``offset`` on. The next flush syncs files and names.
 
-        A folder in the log dir ``original`` also has the log's name, until ``has_left``.
+        Until ``has_left`` is called, a folder in the log dir ``original`` also has the log's name.
         """
         self.durability.doubted = offset
         self.durability.start.moved_from(original)
@@ -139,7 +139,7 @@ class LogFiles:
         self.durability.start.has_left(original)
 
     def undisturbed(self) -> contextlib.AbstractContextManager[None]:
-        """Within ``with``, no other thread writes or syncs the files. Waits for one that does."""
+        """Within ``with``, no other thread writes or syncs the files. First waits for a thread that does."""
         return self.durability.undisturbed()
 
     def doubt_topic_id(self, topic_id: bytes) -> None:
@@ -180,7 +180,7 @@ class LogFiles:
             self.release()
 
     def _tells_its_producers(self, log_start_offset: int) -> bool:
-        """Returns True if the log is complete, and so small that a start reads it as fast as a snapshot."""
+        """Returns True if the log has all its records, and is so small that a start reads it as fast as a snapshot."""
         return log_start_offset == 0 and len(self.segments) == 1 and self.size <= SMALL_LOG_BYTES
 
     def remove(self, removed: Iterable[Segment]) -> None:
@@ -193,14 +193,14 @@ class LogFiles:
         self.durability.deleted = True
 
     def abandon(self) -> None:
-        """Gives the files up: late background work of this object will not touch them."""
+        """Closes the files for good: late background work of this object will not touch them."""
         self.durability.deleted = True
         for segment in self.segments:
             segment.files.forget()
 
     @contextlib.contextmanager
     def failing(self, doing: str) -> Iterator[None]:
-        """Within ``with``, an OSError fails the log dir (``LogDir.fail``), and a malformed batch is CorruptMessage."""
+        """Within ``with``, an OSError fails the log dir (``LogDir.fail``), a malformed batch raises CorruptMessage."""
         try:
             yield
         except OSError as error:

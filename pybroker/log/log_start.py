@@ -1,8 +1,8 @@
 """Keeps the start of one log durable, so that a crash does not bring deleted records back.
 
-``log_start_offset`` rises in memory. DeleteRecords tells a client, and a follower tells its leader, that the records
-below it are deleted. Such code first calls ``keep``, and reports at most ``kept``. On the disk, two things record a log
-start:
+``log_start_offset`` rises in memory. DeleteRecords tells a client that the records below it are deleted, and a follower
+tells its leader. Before they do, they call ``keep``, and they report at most ``kept``. On the disk, two things record a
+log start:
 
 * the names of the segments: everything below the first one is deleted, once the folder was synced after the renames
   (``synced``);
@@ -12,11 +12,11 @@ During a move (``move``), a log has a folder in each of two log dirs, and a star
 dirs record its start until the old folder has been renamed: ``leaving`` lists the old dirs.
 
 The durable start never falls, unless the log is truncated below it. Then the checkpoint file is written before the
-truncation (``take_back``). Otherwise a start of the broker would drop later appends, because they lie below the old
-log start.
+truncation (``take_back``). Otherwise a start of the broker would drop later appends, because they are below the old log
+start.
 
-Thread-safety: ``keep`` may be called from any thread, the others on the loop's; ``mark`` and ``synced_as_of`` by the
-thread that syncs the log.
+Thread-safety: ``keep`` may be called from any thread; ``mark`` and ``synced_as_of`` by the thread that syncs the log.
+All other methods are called on the loop's thread.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pybroker.topic_partition import TopicPartition
 
 
 class Placed(Protocol):
-    """The part of the log's files that is used here."""
+    """The part of the log's files that this module uses."""
 
     log_dir: LogDir
     topic_partition: TopicPartition
 
 
 class Mark(NamedTuple):
-    """What a sync of the folder that begins now will make durable."""
+    """The state that a sync of the folder makes durable if it begins now."""
 
     cuts: int
     named: int
@@ -55,7 +55,7 @@ class LogStart:
         self._named = first_segment_offset
         """The segments below this offset were renamed for deletion, perhaps not durably."""
         self.synced = 0
-        """The offset up to which these renames are durable. A start cannot know, so at first nothing counts as synced.
+        """The offset up to which these renames are durable; 0 at first, because a start cannot know which are.
         """
         self.kept = 0
         """The log start that survives a crash."""

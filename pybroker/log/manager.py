@@ -1,8 +1,8 @@
 """Manages all logs of a broker, over all its log dirs.
 
-It opens the logs at the start, places a new one in the dir with the fewest logs, deletes logs, moves them between dirs,
-and does the periodic work. It no longer uses a dir that has failed, but still knows its logs, so that their partitions
-answer KAFKA_STORAGE_ERROR. If all dirs have failed, the broker has to stop: ``all_failed``.
+It opens the logs at the start, places a new log in the dir with the fewest logs, deletes logs, moves them between dirs,
+and does the periodic work. It no longer uses a dir that has failed, but still knows the logs in it, so that their
+partitions answer KAFKA_STORAGE_ERROR. If all dirs have failed, the broker has to stop: ``all_failed``.
 
 A log that belongs to no partition is set aside as a *stray* (``strays``). A log whose configuration is not known yet
 keeps all records.
@@ -60,8 +60,8 @@ class NoLogDir(Exception):
 class LogManager:
     """The logs of one broker.
 
-    Logs that are opened at the start have ``config`` without retention and compaction, until their topics' is known.
-    ``pools`` run what may take long (None: it runs at once, on the caller's thread).
+    Logs that are opened at the start have ``config`` without retention and compaction, until the configuration of their
+    topic is known. ``pools`` run work that may take long; if it is None, such work runs on the caller's thread.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class LogManager:
                 log_dir.directory_id = owner.directory_id
                 self._load_dir(log_dir)
             except (OSError, errors.KafkaStorageError) as error:
-                log_dir.take_offline(error, "loading")  # even if only a descriptor was lacking: a start is not repeated
+                log_dir.take_offline(error, "loading")  # even if only a descriptor was lacking: nothing loads it later
         if self.all_failed:
             raise NoLogDir("no log dir can be used: " + "; ".join(f"{d.path}: {d.failure}" for d in self.dirs))
 
@@ -198,8 +198,8 @@ class LogManager:
     def _adopt(self, log_dir: LogDir, log: Log) -> tuple[Log, Log] | None:
         """Adds an opened log, unless another log of that name has more records.
 
-        If there are two, returns the arguments of ``_displace``. Call that only when all logs of the dir are known,
-        because it writes the checkpoint files, which would lose the entries of the others.
+        If two logs have the name, returns the arguments of ``_displace``. Call that only when all logs of the dir are
+        known: it writes the checkpoint files, and they would lose the entries of logs that are not known yet.
         """
         other = self._logs.get(log.topic_partition)
         if other is not None and not rivals.has_more(log, other):
@@ -215,7 +215,7 @@ class LogManager:
         log_dir.logs[log.topic_partition] = log
 
     def _displace(self, log: Log, winner: Log) -> None:
-        """Durably renames ``log``, since ``winner`` has the same name and more records. Raises KafkaStorageError."""
+        """Durably renames ``log``, because ``winner`` has the same name and more records. Raises KafkaStorageError."""
         folder = log.folder
         log.log_dir.stale.add(log.topic_partition)
         if rivals.covers(winner, log):
@@ -248,7 +248,7 @@ class LogManager:
         config: LogConfig,
         log_dir: str | None = None,
     ) -> Log:
-        """Returns the log of a partition. If there is none, takes this topic's stray back, or else creates a new log.
+        """Returns the log of a partition. If there is none, takes back the topic's stray, or creates a new log.
 
         A new log is created in ``log_dir``, or in the dir with the fewest logs. Raises KafkaStorageError, and
         InconsistentTopicId if the log belongs to another topic of the same name.
@@ -327,7 +327,7 @@ class LogManager:
         self.delete_all(self.take_out([topic_partition]))
 
     def delete_all(self, logs: Iterable[Log]) -> None:
-        """Deletes logs that were taken out; blocks. When it returns, that is durable and their names are free.
+        """Deletes logs that were taken out; blocks. When it returns, the deletion is durable and their names are free.
 
         The files are deleted in the background. The checkpoint files lose their entries later, but before another log
         gets such a name. If a dir fails meanwhile, it goes offline.
@@ -342,7 +342,7 @@ class LogManager:
                 _logged(partial(self.removals.delete, log_dir, here))
 
     def may_remember(self, topic_partition: TopicPartition) -> bool:
-        """Returns True if a deleted log may have that name or be in checkpoint files, so ``get_or_create`` is slow."""
+        """Returns True if ``get_or_create`` is slow, because a deleted log may have the name or checkpoint entries."""
         return topic_partition in self.leaving or any(topic_partition in log_dir.stale for log_dir in self.online_dirs)
 
     def forget_deleted(self) -> None:
@@ -355,7 +355,7 @@ class LogManager:
     # Strays
 
     def is_stray(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
-        """Returns True if the partition's log is a stray, or is to become one, so ``get_or_create`` is slow."""
+        """Returns True if ``get_or_create`` is slow, because the partition's log is a stray or is becoming one."""
         if topic_partition in self._logs:
             return False
         is_to_be = self._strays.waiting(topic_partition) is not None
@@ -367,7 +367,7 @@ class LogManager:
         return self._strays.online()
 
     def has(self, topic_partition: TopicPartition, topic_id: bytes) -> bool:
-        """Returns True if the partition's log exists, or is a stray, or is to become one."""
+        """Returns True if the partition's log exists, is a stray, or is becoming one."""
         waiting = self._strays.waiting(topic_partition)
         if topic_partition in self._logs or (waiting is not None and waiting.topic_id == topic_id):
             return True
@@ -400,8 +400,8 @@ class LogManager:
     def move(self, topic_partition: TopicPartition, target: str) -> Move | None:
         """Begins to move a log to another dir (AlterReplicaLogDirs). The caller then drives the move: see ``Move``.
 
-        Returns None if the log is there, or being moved there, already. For a log that does not exist yet, pass the dir
-        to ``get_or_create``. Raises LogDirNotFound, KafkaStorageError, ReplicaNotAvailable.
+        Returns None if the log is already in that dir, or is being moved there. For a log that does not exist yet, pass
+        the dir to ``get_or_create``. Raises LogDirNotFound, KafkaStorageError, ReplicaNotAvailable.
         """
         target_dir = self.dir_at(target)
         log = self._logs.get(topic_partition)
@@ -410,7 +410,7 @@ class LogManager:
         return self._moves.begin(log, target_dir)
 
     def moving_to(self, topic_partition: TopicPartition) -> Move | None:
-        """Returns the last move of this log, None if it has ended."""
+        """Returns the newest move of this log that has not ended; None if there is none."""
         log = self._logs.get(topic_partition)
         return None if log is None else self._moves.newest(log)
 
@@ -450,7 +450,7 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Writes ``recovery-point-offset-checkpoint`` of every dir, and changed index and epoch files; blocks.
 
-        Also sets logs aside that had to wait for file descriptors.
+        Also turns logs into strays that had to wait for file descriptors.
         """
         _logged(partial(self._strays.set_aside_waiting, self._clock.now_ms()))
         for log in self._online_logs():
@@ -464,7 +464,7 @@ class LogManager:
             _logged(log_dir.checkpoint_log_start_offsets)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Writes ``replication-offset-checkpoint`` of every dir, and all other files with deleted logs; blocks."""
+        """Writes ``replication-offset-checkpoint`` of every dir, and all files that still have deleted logs; blocks."""
         for log_dir in self.online_dirs:
             _logged(log_dir.write_checkpoints if log_dir.stale else log_dir.checkpoint_high_watermarks)
 

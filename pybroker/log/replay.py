@@ -1,6 +1,6 @@
-"""Rebuilds derived state, producers and the transaction index, from the batches of a log.
+"""Rebuilds the state that is derived from a log's batches: the producers and the transaction index.
 
-Batch headers are enough, except for markers: only their bytes tell commit from abort. Many markers lie close
+Batch headers are enough, except for markers: only their bytes tell commit from abort. Many markers are close
 together, so their bytes are read in pieces and not one by one.
 """
 
@@ -55,8 +55,9 @@ REACH_BYTES = 1 << 20
 def reach_of(segments: Segments, end_offset: int) -> int:
     """Returns the offset from which producers are replayed after an unclean stop.
 
-    A snapshot knows only the last batch of each producer, but a producer may send again all that was in flight. So
-    the whole segments in the last ``REACH_BYTES`` are always read. ``recall_batches`` reads the end of a longer one.
+    A snapshot knows only the last batch of each producer, but a producer may send all batches again that were in
+    flight. So all segments that fit whole into the last ``REACH_BYTES`` are always read. ``recall_batches`` reads the
+    end of a longer segment.
     """
     left, reach = REACH_BYTES, end_offset
     for segment in reversed(segments.snapshot()):
@@ -119,7 +120,7 @@ def reading_producers(
 ) -> tuple[ProducerStates, Iterator[None]]:
     """Does ``producers_at`` in pieces: the returned state is complete when the iterator has ended.
 
-    Each step reads for about a millisecond, and raises as ``producers_at``.
+    Each step reads for about a millisecond, and raises the errors of ``producers_at``.
     """
     found = producers.before(offset)
     return found, _replay_in_pieces(found, segments, min(log_start_offset, offset), offset)
@@ -130,8 +131,8 @@ def duplicate_of(
 ) -> BatchMetadata | None:
     """Does ``ProducerStates.check``, but looks duplicates up in the log if only the last batch is known.
 
-    That is so after a clean stop. Then a producer may send an earlier batch again, because its acknowledgement was
-    lost; Kafka takes it for a gap. Raises what ``check`` raises, and OSError.
+    Only the last batch is known after a clean stop. Then a producer may send an earlier batch again, because its
+    acknowledgement was lost; Kafka takes that batch for a gap. Raises what ``check`` raises, and OSError.
     """
     try:
         return producers.check(batch, transaction_version, with_sequence=with_sequence)
@@ -146,7 +147,8 @@ def duplicate_of(
 def _recall_producer(producers: ProducerStates, entry: ProducerEntry, segments: Segments) -> None:
     """Reads a producer's earlier batches, back to ``REACH_BYTES`` before the known ones.
 
-    It reads in pieces, because the wanted batch is usually close. Even a short segment counts as one read.
+    It reads in pieces, because the wanted batch is usually close. Each piece counts at least ``SCAN_BYTES``, so that
+    many short segments do not take long.
     """
     end, left = entry.batches[0].first_offset, REACH_BYTES
     while end > segments[0].base_offset and left > 0 and len(entry.batches) < WINDOW:

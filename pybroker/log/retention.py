@@ -2,9 +2,10 @@
 
 There are three reasons to delete a run of oldest segments:
 
-* *log start offset*: every record is below it (DeleteRecords); for every cleanup policy.
+* *log start offset*: every record of the segment is below it (DeleteRecords). This holds for every
+  cleanup policy.
 * *time* (``retention.ms``): the segment's greatest timestamp is older. So a record dated in the
-  future keeps its segment longer, but no other one.
+  future keeps its own segment longer.
 * *size* (``retention.bytes``): the log without the segment still has at least that size.
 
 A segment that ends beyond the high watermark is never deleted, because its last records are not committed.
@@ -18,7 +19,7 @@ from pybroker.config.log_config import LogConfig
 
 
 class Aged(Protocol):
-    """A segment. Reading its timestamp may need the disk, and is done only if it matters."""
+    """A segment. Its timestamp may have to be read from the disk, so it is read only if it matters."""
 
     @property
     def size(self) -> int:

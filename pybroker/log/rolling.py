@@ -35,7 +35,7 @@ class Rolling:
         self._segment_bytes = config.segment_bytes
 
     def is_due(self, segment: Segment, length: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
-        """Returns True if ``length`` more bytes up to ``last_offset``, dated ``timestamp``, need a new segment.
+        """Returns True if a batch of ``length`` bytes with this last offset and timestamp needs a new segment.
 
         An empty segment takes everything whose offsets fit into its indexes. Raises OSError, MalformedBatch.
         """

@@ -1,4 +1,4 @@
-"""Shares one object among equal configurations, since 10,000 logs of a broker usually have only a few.
+"""Shares one object among equal configurations: the 10,000 logs of a broker usually have only a few different ones.
 
 A configuration is kept only while something refers to it, because topics' configurations may change very often.
 

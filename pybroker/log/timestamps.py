@@ -20,7 +20,7 @@ from pybroker.log.validation import kafka_error
 
 
 class Dated(Protocol):
-    """The part of a log that is used here."""
+    """The part of a log that this module uses."""
 
     config: LogConfig
     files: LogFiles

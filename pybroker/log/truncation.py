@@ -1,8 +1,9 @@
 """Truncates a log: removes its end, or all of it.
 
-Everything that needs a file descriptor comes before the first change. Then the checkpoint files are lowered, durably.
-Only then are files removed, the newest first: a crash in between leaves a log that ends somewhere between the
-truncation and its old end. State that is derived from the log comes last: its offsets, epochs, producers.
+Everything that needs a file descriptor comes before the first change. Then the offsets in the checkpoint files are
+lowered, durably. Only then are files removed, the newest first: a crash in between leaves a log that ends somewhere
+between the truncation point and its old end. State that is derived from the log changes last: offsets, epochs,
+producers.
 
 Thread-safety: loop's thread only.
 """
@@ -47,8 +48,8 @@ class Truncated(Protocol):
 def truncate_to(log: Truncated, offset: int, now_ms: int, producers: ProducerStates | None = None) -> bool:
     """Removes every batch with a record at or beyond ``offset``. Returns True if there was one.
 
-    ``producers`` is their state at the truncation. Without it, this reads the state, which may take seconds: see
-    ``DeepCut``. Raises KafkaStorageError, CorruptMessage.
+    ``producers`` is the state of the producers at ``offset``. Without it, this function may have to read the state,
+    which may take seconds: see ``DeepCut``. Raises KafkaStorageError, CorruptMessage.
     """
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
@@ -76,8 +77,9 @@ def truncate_to(log: Truncated, offset: int, now_ms: int, producers: ProducerSta
 
 
 def truncate_fully_and_start_at(log: Truncated, offset: int, now_ms: int, *, begins_there: bool = True) -> None:
-    """Removes everything; the next record's offset is ``offset``. Without ``begins_there``, the caller sets another log
-    start afterwards, which stays durable. Raises KafkaStorageError.
+    """Removes all records; the next record's offset is ``offset``. Raises KafkaStorageError.
+
+    Without ``begins_there``, the durable log start stays, and the caller sets the log start afterwards.
     """
     log_dir = log.log_dir
     with log.files.failing("truncating"):  # whatever needs a descriptor comes before the first change
@@ -88,7 +90,7 @@ def truncate_fully_and_start_at(log: Truncated, offset: int, now_ms: int, *, beg
         log.files.remove(log.segments.snapshot()[::-1])
         log.log_start_offset = offset
         segment.files.place()
-        log.files.durability.names_gone_below(offset)  # now that it is there: a sync may be running
+        log.files.durability.names_gone_below(offset)  # not before the file is there: a sync may be running
         log.segments.start_over(segment)  # not before: other threads find some segment at any time
         log.activate(segment)
         _ends_at(log, offset, producers)
@@ -96,8 +98,9 @@ def truncate_fully_and_start_at(log: Truncated, offset: int, now_ms: int, *, beg
 
 
 def _lower(log: Truncated, offset: int, *, begins_there: bool = True) -> None:
-    """Lowers the log's offsets in the checkpoint files before its truncation. Keeps the start if the leader has told it
-    (not ``begins_there``). Raises KafkaStorageError.
+    """Lowers the log's offsets in the checkpoint files before its truncation. Raises KafkaStorageError.
+
+    Without ``begins_there``, the log start stays, because it is the leader's.
     """
     log.files.durability.lower(offset)
     start = log.log_start_offset
@@ -119,8 +122,9 @@ def _lower(log: Truncated, offset: int, *, begins_there: bool = True) -> None:
 
 
 def _ends_at(log: Truncated, offset: int, producers: ProducerStates | None) -> None:
-    """Adapts everything that is derived from the log to its truncation to ``offset``. ``producers``: their state there,
-    if the journal could not undo the changes.
+    """Adapts everything that is derived from the log to its truncation to ``offset``.
+
+    ``producers`` is their state at ``offset`` if the journal could not undo the changes, else None.
     """
     log.log_end_offset = offset
     log.files.durability.lower(offset)  # again: a sync may have begun before the truncation
@@ -131,6 +135,6 @@ def _ends_at(log: Truncated, offset: int, producers: ProducerStates | None) -> N
     if producers is not None:
         log.producers.become(producers)
     log.producers.remove_snapshots(lambda at: at > offset)
-    log.files.durability.names_synced = False  # they must not come back when the log is as long again
-    log.producers.end_offset = offset  # below what was undone where compaction has left nothing
+    log.files.durability.names_synced = False  # removed files must not come back when the log is as long again
+    log.producers.end_offset = offset  # lower than the undone changes reach if compaction has left a gap
     log.producers.on_high_watermark(log.high_watermark)

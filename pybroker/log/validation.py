@@ -6,8 +6,8 @@ UNSUPPORTED_COMPRESSION_TYPE. Sizes are checked first, so that no batch is unpac
 They are checked again if the topic's codec has changed them, because limits hold for stored batches.
 
 A small batch may unpack to tens of megabytes, and packing takes longer still. So an append on the event loop raises
-``TooHeavy`` for a batch that would hold it. A thread then checks it (``Rules.checked``), and the ``CheckedBatch`` is
-appended in the place of the client's bytes.
+``TooHeavy`` for a batch that would block the loop. A thread then checks the batch (``Rules.checked``), and the
+``CheckedBatch`` is appended instead of the client's bytes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ CODECS = {
 }
 
 UNPACKED_ON_LOOP: Final = 1 << 20
-"""The most bytes to which a client's batch may unpack on the loop, some milliseconds of work."""
+"""How many bytes a client's batch may have after unpacking on the loop: some milliseconds of work."""
 PACKED_ON_LOOP: Final = 16 << 10
-"""The most bytes of a batch that is compressed again on the loop."""
+"""How many bytes a batch may have to be compressed again on the loop."""
 
 
 class TooHeavy(Exception):
-    """The append of these bytes would hold the event loop: append what ``rules.checked`` makes of them on a thread."""
+    """Raised if an append would block the event loop. Call ``rules.checked`` on a thread, and append its result."""
 
     def __init__(self, rules: Rules) -> None:
         super().__init__("a batch for a thread")
@@ -60,7 +60,7 @@ Records = Bytes | CheckedBatch
 
 
 class Rules:
-    """A topic's configuration as a produce needs it; made once per configuration."""
+    """The part of a topic's configuration that a produce needs. It is made once per configuration."""
 
     __slots__ = (
         "_after_ms",
@@ -88,7 +88,7 @@ class Rules:
     def check(self, records: Bytes, now_ms: int, *, from_client: bool, on_loop: bool = False) -> Batch:
         """Returns the header of the one batch in ``records``.
 
-        Raises errors.KafkaError of several kinds, and ``on_loop`` TooHeavy.
+        Raises errors.KafkaError of several kinds; with ``on_loop``, also TooHeavy.
         """
         self._check_size(len(records))
         max_output = UNPACKED_ON_LOOP if on_loop else None
@@ -130,20 +130,22 @@ class Rules:
             raise errors.RecordListTooLarge(f"batch of {length} bytes, segment.bytes is {self._segment_bytes}")
 
     def checked(self, records: Bytes, now_ms: int) -> CheckedBatch:
-        """Checks and packs a client's batch, however long that takes. On any thread. Raises the errors of ``check``."""
+        """Checks and packs a client's batch, which may take long. Any thread may call it. Raises ``check``'s errors."""
         header = self.check(records, now_ms, from_client=True)
         return CheckedBatch(self, records, header, self.recompressed(records, header))
 
     def accept(self, batch: CheckedBatch, now_ms: int) -> tuple[Bytes, Batch, Bytes | None]:
-        """Returns the received batch, its header, and both in the topic's codec. A batch that other rules have checked
-        is checked again, and not packed yet. Raises the errors of ``check``.
+        """Returns the received batch, its header, and the batch in the topic's codec.
+
+        If other rules have checked the batch, it is checked again, and the last value is None: it is not packed yet.
+        Raises the errors of ``check``.
         """
         if batch.rules is self:
             return batch.received, batch.header, batch.packed
         return batch.received, self.check(batch.received, now_ms, from_client=True, on_loop=True), None
 
     def repacked_on_loop(self, records: Bytes, batch: Batch) -> Bytes:
-        """Recompresses as ``recompressed``. Raises TooHeavy."""
+        """Does what ``recompressed`` does. Raises TooHeavy if that would block the event loop."""
         if self._codec is None or batch.codec == self._codec or batch.is_control:
             return records
         if len(records) > PACKED_ON_LOOP:

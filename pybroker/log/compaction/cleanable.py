@@ -87,7 +87,7 @@ def cleanable(log: Log, now_ms: int) -> Cleanable | None:
 
 
 def _old_enough(segments: Sequence[Segment], first: int, bound: int, latest_ms: int) -> int:
-    """Returns the number of the first dirty segment with a record younger than ``latest_ms``, else ``bound``."""
+    """Returns the index of the first dirty segment with a record younger than ``latest_ms``, else ``bound``."""
     for number in range(first, bound):
         if segments[number].largest_timestamp > latest_ms:
             return number
@@ -101,7 +101,7 @@ def _is_overdue(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int) -> bool:
 
 
 def groups(cleanable: Cleanable, end: int) -> list[list[Segment]]:
-    """Returns the segments that begin below offset ``end``, in runs each of which becomes one segment.
+    """Returns the segments that begin below offset ``end``, in runs. Each run becomes one segment.
 
     A run has at most ``segment.bytes`` of log, ``segment.index.bytes`` of each index, and offsets that fit into an
     index. So compaction merges small segments. A run has at most ``REMOVED_PER_TURN`` segments, since the swap removes

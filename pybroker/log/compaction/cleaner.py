@@ -3,16 +3,16 @@
 A round has three steps. The loop's thread chooses and claims the dirtiest log. A pool thread reads its keys and
 rewrites its segments. The loop's thread swaps each new segment in, if the log still has the original segments, was not
 truncated, is not moving, and is still compacted by this broker. Otherwise the round ends there, and the log waits for
-another one. So retention, truncation, deletion and moves never wait for a compaction.
+another round. So retention, truncation, deletion and moves never wait for a compaction.
 
-Before the first swap all sealed segments are synced. Else a power cut could lose a record whose older version
-compaction has removed. After the last swap the folder is synced, and then ``cleaner-offset-checkpoint`` is written. A
-crash in between only makes a later round repeat the work.
+Before the first swap, all sealed segments are synced. Otherwise a power cut could lose a record whose older version
+compaction has removed. After the last swap the folder is synced, and then ``cleaner-offset-checkpoint`` is written.
+After a crash in between, a later round only repeats the work.
 
 Errors: a disk error takes the log dir offline, as everywhere; a full disk only postpones compaction. Any other failure
 (damage, a batch larger than the map) marks the log *uncleanable*. This is logged once, and the log is left alone until
-the broker restarts or a setting of the log or the cleaner changes. Data read while the log was being truncated may look
-damaged, and do not count.
+the broker restarts or a setting of the log or the cleaner changes. Data that were read during a truncation of the log
+may look damaged, and are not taken for a damage.
 
 Thread-safety: ``clean_next`` may run on several threads at once; call everything else on the loop's thread.
 """
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 class OnLoop(Protocol):
-    """Runs ``work`` on the loop's thread. Returns its result, or raises its error."""
+    """A function that runs ``work`` on the loop's thread, and returns its result or raises its error."""
 
     def __call__(self, work: Callable[[], T], /) -> T: ...
 
@@ -100,7 +100,7 @@ class Cleaner:
         return {tp for tp, refused in self._refused.items() if self._logs.get(tp) is refused.log}
 
     def clean_next(self, resources: Resources, interruption: Interruption) -> bool:
-        """Compacts the dirtiest log that is due; blocks. Returns False if none was, or if it failed.
+        """Compacts the dirtiest log that is due; blocks. Returns False if no log was due, or if the compaction failed.
 
         Raises Interrupted.
         """
@@ -202,9 +202,9 @@ class Cleaner:
         _tell(todo, work.end, work.stats, time.monotonic() - began_s)
 
     def _aborted_transactions(self, log: Log) -> bytes:
-        """Returns the entries of all transaction indexes, since a marker may lie segments behind its records.
+        """Returns the entries of all transaction indexes, since a marker may be in a later segment than its records.
 
-        It reads them from memory: some may not be in their files yet.
+        It reads the entries from memory: some may not be in their files yet.
         """
         segments = self._on_loop(log.segments.snapshot)
         found = []
@@ -263,7 +263,7 @@ class Cleaner:
             log.log_dir.fail(error, f"compacting {log.folder}")
 
     def _give_up_unchanged(self, log: Log, identity: Identity, error: Exception) -> None:
-        """Gives the log up, unless it has changed: then bytes that look damaged were truncated or rewritten."""
+        """Marks the log uncleanable, unless it has changed: a truncation or rewrite can make bytes look damaged."""
         try:
             self._unchanged(log, identity)
         except (LogChanged, errors.KafkaError):

@@ -1,17 +1,17 @@
 """One compaction of one log: reads the keys of its dirty part into a map, then rewrites its segments.
 
-First ``read_keys`` puts each key's last offset in the dirty part into an offset map of a given size. If the map is
-full, this compaction covers the dirty part only up to there.
+First ``read_keys`` puts each key's last offset in the dirty part into an offset map of a given size. If the map gets
+full, this compaction covers only the dirty part that has been read by then.
 
 Then ``rewrite`` rewrites each run of segments, from the log start to the end of the part that the map covers. It
 drops records that have a successor in the map. ``cy.compaction.batch_filter`` decides about the records of a batch,
 ``cy.batch.aborted_transactions`` about transactions.
 
-It works on bytes without an object per record, and releases the GIL except in the codecs' wrappers. Its memory is the
-map, and a few buffers of a read's size or of the largest batch.
+It works on bytes without an object per record, and releases the GIL except in the codecs' wrappers. It needs memory for
+the map, and for a few buffers of a read's size or of the largest batch.
 
-Thread-safety: one pool thread. It reads sealed segments through files of its own. What only the loop's thread knows
-(the log's producers) comes as arguments.
+Thread-safety: one pool thread. It reads sealed segments through files of its own. The log's producers, which only the
+loop's thread may read, are arguments.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEAST_MAP_BYTES = 1 << 16
 
 
 class MapTooSmall(ValueError):
-    """Not even one batch's keys fit into the offset map, so compaction can make no progress."""
+    """Raised if the keys of a single batch do not fit into the offset map, so that compaction cannot progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Compaction:
             scanner.skip_to(end)
 
     def _map_bytes(self) -> int:
-        """Returns the size of the offset map, at most as much as the offsets of the dirty part can need."""
+        """Returns the size of the offset map: the configured one, or less if the dirty part has few offsets."""
         offsets = self._todo.first_uncleanable - self._todo.first_dirty
         needed = int((offsets + 2) / self._resources.load_factor) * ENTRY_BYTES + LEAST_MAP_BYTES
         return max(LEAST_MAP_BYTES, min(self._resources.map_bytes, needed))
@@ -144,7 +144,7 @@ class Compaction:
     # Segments
 
     def rewrite(self, group: Sequence[Segment], producers: Iterable[ProducerEntry]) -> CleanedSegment:
-        """Writes the records of ``group`` that stay into one new segment, which can be swapped in.
+        """Writes the remaining records of ``group`` into one new segment, which can be swapped in.
 
         ``producers`` are the log's current ones.
         """
@@ -205,7 +205,7 @@ class Compaction:
 
 
 def last_offsets(producers: Iterable[ProducerEntry]) -> Int64Map:
-    """Returns which batch holds each producer's state, in the form that ``BatchFilter`` needs."""
+    """Returns the last offset of each producer, or its epoch if it has none, in the form that ``BatchFilter`` needs."""
     return Int64Map(
         (entry.producer_id, entry.last_offset if entry.last_offset != NO_OFFSET else -2 - entry.epoch)
         for entry in producers

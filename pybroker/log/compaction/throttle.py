@@ -1,6 +1,6 @@
 """A budget of bytes per second, shared by several threads (``log.cleaner.io.max.bytes.per.second``).
 
-After each use, the user waits until the budget has covered all bytes so far. An unused budget accumulates for at most
+After each use, the caller waits until the budget has covered all bytes so far. An unused budget accumulates for at most
 one second.
 
 The decision is pure: time is an argument. Thread-safety: any thread may call anything.

@@ -1,8 +1,8 @@
 """The threads that compact: as many as ``log.cleaner.threads`` says, each at one log at a time.
 
-A thread that finds nothing to do sleeps for ``log.cleaner.backoff.ms``. All of them share one budget
-of bytes (``log.cleaner.io.max.bytes.per.second``); the memory for offset maps
-(``log.cleaner.dedupe.buffer.size``) is divided among them, and taken while one of them compacts.
+A thread that finds nothing to do sleeps for ``log.cleaner.backoff.ms``. All threads share one budget
+of bytes (``log.cleaner.io.max.bytes.per.second``). The memory for offset maps
+(``log.cleaner.dedupe.buffer.size``) is divided among them; a thread takes its share only while it compacts.
 The keys are dynamic: a change interrupts the threads, and starts new ones.
 
 Thread-safety: loop's thread only.

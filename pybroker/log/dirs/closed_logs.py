@@ -3,9 +3,9 @@
 A clean stop writes the file. The next start reads it, and removes it together with the clean-shutdown marker. A log
 whose folder has not changed is opened from it, without reading its files (``reopening``). Kafka ignores the file.
 
-It counts only with a marker of the same broker epoch, because another broker or an older version may have used the dir
-in between. For a log, it counts only if the names, sizes and times of all its files are the same. Otherwise the
-log is opened as if the file did not mention it.
+The file is used only if the marker has the same broker epoch, because another broker or an older version may have used
+the dir in between. A log's entry is used only if the names, sizes and times of all its files are the same. Otherwise
+the log is opened as if the file did not mention it.
 
 Format: two lines of JSON. The first has the version, the broker epoch, and the CRC-32C of the second. The second has
 a list for each folder: the fields of ``ClosedLog``, bytes in hexadecimal digits.
@@ -56,7 +56,7 @@ def digest(files: Mapping[str, Stamp]) -> str:
 
 
 def encode(logs: Mapping[str, ClosedLog], broker_epoch: int) -> bytes:
-    """Returns the file's content. ``logs`` are by the names of their folders."""
+    """Returns the file's content. ``logs`` has the logs by the names of their folders."""
     rows = {
         folder: [field.hex() if isinstance(field, bytes) else field for field in log]
         for folder, log in logs.items()

@@ -4,7 +4,7 @@ A name appears on the disk at one moment, but its content is written over time. 
 removes something gives it a name that shows its state. Only a rename, which is atomic, ends that state. This table
 lists all such names, the state that each stands for, and what a start does if a crash has left something in that state.
 ``manager`` uses ``FOLDERS`` and ``recovery`` uses ``FILES``. A name that is not in the table belongs to other software,
-and a start does not touch it. Nor does it touch what a symbolic link leads to.
+and a start does not touch it. It does not touch the target of a symbolic link either.
 
 The rules behind it:
 
@@ -58,7 +58,7 @@ def _row(name: str, pattern: str, meaning: str, start: Start, because: str) -> S
 
 _MARKED = r".+-\d+\.[^.]+"
 _OFFSET = r"0[0-8]\d{18}"
-"""An offset has 63 bits. Larger numbers are no offsets, or offsets that no log reaches."""
+"""The 20 digits of an offset, which has 63 bits. Larger numbers are no offsets, or no log reaches them."""
 _SEGMENT = _OFFSET + r"\.(log|index|timeindex|txnindex)"
 
 

@@ -1,7 +1,7 @@
-"""Makes and parses the names of folders in a log dir, which are Kafka's.
+"""Makes and parses the names of folders in a log dir. These names are Kafka's.
 
-``<topic>-<partition>`` is a log. A log that is being deleted, is being moved here, or is a stray has a unique id and a
-suffix behind that.
+``<topic>-<partition>`` is a log. If a log is being deleted, is being moved here, or is a stray, its folder's name also
+has a unique id and a suffix.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
 
 
 def parse_marked(name: str, suffix: str) -> TopicPartition | None:
-    """Returns the partition that gave the folder its name, whose topic may be shortened; None for another ``suffix``.
+    """Returns the partition in a folder's name, where the topic may be shortened; None for another ``suffix``.
     """
     stem, dot, _ = name.removesuffix(suffix).rpartition(".")
     return parse_folder(stem) if dot and name.endswith(suffix) else None

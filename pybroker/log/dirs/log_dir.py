@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class HeldLog(Protocol):
-    """The part of a log in a dir that is used here."""
+    """The part of a log that this module uses."""
 
     topic_partition: TopicPartition
     log_start_offset: int
@@ -92,7 +92,7 @@ class LogDir:
         self.names_synced = False
         """False if a log's folder is newer than the last ``sync_names``."""
         self.stale: set[TopicPartition] = set()
-        """Logs that are no longer here, but may still be in the checkpoint files."""
+        """Partitions whose logs are no longer here, but may still be in the checkpoint files."""
         self.between_dirs: Callable[[], list[tuple[HeldLog, int]]] = list
         """Returns the logs that move from or to this dir, each with its recovery point here (``moving``)."""
         self._lack_told_at = -LACKS_TOLD_S
@@ -172,7 +172,7 @@ class LogDir:
         )
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Writes the log start offsets that the names of segments do not show durably. Raises KafkaStorageError."""
+        """Writes the log start offsets that the segments' names do not show durably. Raises KafkaStorageError."""
         self._checkpoint(checkpoints.LOG_START, self._log_starts)
 
     def tell_log_start(self, topic_partition: TopicPartition, offset: int) -> None:
@@ -196,14 +196,14 @@ class LogDir:
         )
 
     def _told(self) -> list[tuple[TopicPartition, HeldLog]]:
-        """Returns the logs of the checkpoint files: all that are here, and those that move from or to here."""
+        """Returns the logs that the checkpoint files must have: all logs here, and those that move from or to here."""
         return [*self.logs.items(), *((log.topic_partition, log) for log, _ in self.between_dirs())]
 
     def write_checkpoints(self) -> None:
         """Writes all four checkpoint files, so that they have no entries of logs that are no longer here.
 
-        Otherwise a new log with the name of a deleted one could, after a crash, get that one's offsets. Raises
-        KafkaStorageError.
+        Otherwise a new log with the name of a deleted one could, after a crash, get the offsets of the deleted one.
+        Raises KafkaStorageError.
         """
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
@@ -226,8 +226,9 @@ class LogDir:
     ) -> None:
         """Writes a checkpoint file if its content has changed, so that an idle broker does not write to its disk.
 
-        It also writes nothing if the file's content ``is_enough`` for the caller. So of many callers that wait for the
-        lock, one writes for all. Offsets are read under the lock, so older ones never replace newer ones.
+        It also writes nothing if ``is_enough(content)`` returns True for the file's content. So if many callers wait
+        for the lock, one of them writes for all. Offsets are read under the lock, so older ones never replace newer
+        ones.
         """
         self.check_online()
         with self.failing(f"writing {name}"), self._checkpointing:

@@ -28,7 +28,7 @@ class Directories(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """Tells an operator how to bring the log dirs back, or how to give them up."""
+        """The text that tells an operator how to bring the log dirs back, or how to give them up."""
         ids = ",".join(sorted(self.missing))
         return f"mount it and start again, or, if its logs are lost for good, start with --set log.dirs.given.up={ids}"
 

@@ -1,7 +1,7 @@
-"""Remembers in which log dirs future replicas should be created (AlterReplicaLogDirs for replicas that are not here).
+"""Remembers in which log dirs new replicas should be created (AlterReplicaLogDirs for replicas that are not here).
 
-Any client may ask for any partition, existing or not. So only the newest ``MOST`` wishes are kept, for an hour. A
-reassignment that names log dirs creates the replicas within seconds.
+A client may name any partition, existing or not. So only the newest ``MOST`` requested dirs are kept, for an hour. That
+is enough, because a reassignment that names log dirs creates the replicas within seconds.
 
 State machine: no clock, no I/O.
 """
@@ -18,14 +18,14 @@ LASTING_MS = 3_600_000
 
 
 class Wish(NamedTuple):
-    """A wish for a log dir, and when it expires."""
+    """The log dir that a client has requested for a replica, and when the request expires."""
 
     path: str
     until_ms: int
 
 
 class PreferredDirs:
-    """The wishes for log dirs, oldest first."""
+    """The log dirs that clients have requested, oldest request first."""
 
     def __init__(self) -> None:
         self._wishes: dict[TopicPartition, Wish] = {}
@@ -42,7 +42,7 @@ class PreferredDirs:
         self._forget(now_ms)
 
     def take(self, topic_partition: TopicPartition, now_ms: int) -> str | None:
-        """Returns the path that was wished for the replica, and forgets it; None without a wish."""
+        """Removes and returns the path that a client has requested for the replica; None if there is none."""
         self._forget(now_ms)
         wish = self._wishes.pop(topic_partition, None)
         return None if wish is None else wish.path

@@ -1,8 +1,8 @@
 """Walks over the batches in a ``.log`` file, header by header, without building a record.
 
-A message of format 0 or 1 counts as a batch (see ``cy.batch``). A length counts only if the batch ends
-within the file, so a damaged header allocates nothing. The CRC does not cover the base offset, because the broker
-writes that; a damaged one shows because offsets must ascend.
+A message of format 0 or 1 counts as a batch (see ``cy.batch``). A length is believed only if the batch ends
+within the file, so a damaged header allocates no memory. The CRC does not cover the base offset, because the broker
+writes it; a damaged base offset shows because offsets must ascend.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Located(NamedTuple):
 
 
 class MalformedBatch(ValueError):
-    """The bytes at ``position`` are not a whole, undamaged batch."""
+    """Raised if the bytes at ``position`` are not a whole, undamaged batch."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class MalformedBatch(ValueError):
         super().__init__(f"{reason} at position {position}")
         self.position = position
         self.size = size
-        """The size of the batch if only its content is damaged, 0 if its framing is, too."""
+        """The size of the batch if only its content is damaged; 0 if its framing is damaged too."""
         self.is_cut = is_cut
         """True if the file ends before the batch does."""
         self.is_disordered = is_disordered

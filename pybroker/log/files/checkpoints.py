@@ -2,7 +2,7 @@
 
 Format (Kafka's, text): a line with the version ``0``, a line with the number of entries, then
 ``topic partition offset`` lines. ``Storage.replace`` writes the whole file. A file that does not parse
-counts as absent, since all of them only save work or are bounded by the log itself.
+counts as absent: these files only save work, or the log itself bounds their offsets.
 
 * ``recovery-point-offset-checkpoint``: the log is synced up to here; after an unclean stop
   recovery begins here.
@@ -42,7 +42,7 @@ class Checkpointed(NamedTuple):
 
 
 class MalformedCheckpoint(ValueError):
-    """The text is not a checkpoint of version 0."""
+    """Raised if the text is not a checkpoint of version 0."""
 
 
 def encode_lines(lines: list[str]) -> bytes:

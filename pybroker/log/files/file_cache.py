@@ -1,8 +1,9 @@
 """Limits how many files are open at once, whatever the number of partitions.
 
-Segments and mapped indexes open their files on first use and register here. If there are too many, files that were not
-used since they were last considered are closed (second chance). A user only sets ``recently_used``, which costs one
-store on the hot path. A file whose bytes are being sent to a socket stays open until they are sent; see ``storage``.
+Segments and mapped indexes open their files on first use and register here. If there are too many, the cache looks at
+the oldest files first: it closes those that were not used since its last look (second chance). A user only sets
+``recently_used``, which costs one store on the hot path. A file whose bytes are being sent to a socket stays open until
+they are sent; see ``storage``.
 
 Thread-safety: the methods may be called from any thread.
 """
@@ -41,7 +42,7 @@ class FileCache:
             self._shrink_to(self._limit)
 
     def lend(self, more: int) -> None:
-        """Lets this number of files be open beyond the cache's own limit. Replaces the number of an earlier call."""
+        """Lets ``more`` files be open beyond the cache's own limit. Replaces the number of an earlier call."""
         with self._lock:
             self._limit = self._own + more
             self._shrink_to(self._limit)

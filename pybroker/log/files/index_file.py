@@ -1,9 +1,9 @@
-"""What the three index files of a segment share: fixed-size entries, appended in order, and disposable.
+"""What the three index files of a segment share: fixed-size entries, appended in order, which can be rebuilt.
 
-The active segment's entries are in memory and are written to the file in groups. Those of older segments are mapped
-from the page cache when they are first needed, and dropped with the segment's other open files (``file_cache``). An
-index is never trusted: a wrong entry shows in the batch header at its position. A missing or malformed file is rebuilt
-from the log.
+The active segment's entries are in memory and are written to the file in groups. The entries of older segments are
+mapped from the page cache when they are first needed, and dropped with the segment's other open files
+(``file_cache``). An index is never trusted: the batch header at an entry's position shows whether the entry is right. A
+missing or malformed file is rebuilt from the log.
 
 Thread-safety: loop's thread only, except ``save``.
 """

@@ -1,14 +1,14 @@
 """``leader-epoch-checkpoint``: the offset at which each leader epoch began (KIP-101, KIP-279, KIP-320).
 
 Format: that of ``checkpoints`` with lines ``epoch start_offset``, both ascending. Followers and
-consumers ask where an epoch ended, to find the first offset at which their history differs from
-the leader's.
+consumers ask where an epoch ended. So they find the first offset at which their history differs
+from the leader's.
 
 Invariants: epochs and start offsets ascend; ``_entries[i].start_offset`` is the first offset
 written in that epoch.
 
-Durability: a new epoch costs no disk access when it begins. Every batch carries its leader epoch, so what the file
-lacks beyond the recovery point comes back from the log. Hence the file is written when the recovery point moves
+Durability: a new epoch costs no disk access when it begins. Every batch carries its leader epoch, so recovery reads the
+epochs that the file lacks beyond the recovery point from the log. So the file is written when the recovery point moves
 (``Log.flush``), when a log closes, and after a truncation. A malformed file is rebuilt from the whole log.
 
 Thread-safety: changed on the loop's thread; ``encode`` may be called from a pool thread.
@@ -59,7 +59,7 @@ class LeaderEpochs:
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Notes that ``epoch`` begins at ``start_offset``, unless it is older than the latest or known."""
+        """Notes that ``epoch`` begins at ``start_offset``, unless it is known already or older than the latest one."""
         if epoch <= self.latest or epoch < 0:
             return
         while self._entries and self._entries[-1].start_offset >= start_offset:
@@ -90,7 +90,7 @@ class LeaderEpochs:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Removes epochs that ended at or before ``start_offset``; the one that spans it now begins there."""
+        """Removes epochs that ended at or before ``start_offset``; an epoch that spans this offset now begins there."""
         later = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if later == 0 or self._entries[later - 1].start_offset == start_offset == self._entries[0].start_offset:
             return

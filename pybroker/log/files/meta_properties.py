@@ -17,7 +17,7 @@ FILE_NAME = "meta.properties"
 
 
 class WrongOwner(ValueError):
-    """Raised if the log dir belongs to another cluster or node. The message tells what to do."""
+    """Raised if the log dir belongs to another cluster or node. The message tells the operator what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class MetaProperties:
 
 
 NEW = MetaProperties("", -1, "")
-"""The contents for an unused folder."""
+"""The properties of an unused folder."""
 
 
 def decode(data: bytes) -> MetaProperties:

@@ -54,7 +54,7 @@ class OffsetIndex(IndexFile):
         return self.entry(count - 1) if count else None
 
     def entry(self, number: int) -> OffsetPosition:
-        """Entry ``number``, 0 the first."""
+        """Returns an entry; the first one has number 0."""
         value = int(_read(self.entries, number << 3)[0])
         return OffsetPosition(self.base_offset + (value >> 32), value & _LOW)
 

@@ -1,4 +1,4 @@
-"""``partition.metadata``: the topic id of the log in this folder (KIP-516): a re-created topic has another one.
+"""``partition.metadata``: the topic id of the log in this folder (KIP-516). A re-created topic has another id.
 
 Format (Kafka's, text): ``version: 0`` and ``topic_id: <url-safe base64 of 16 bytes, unpadded>``, a
 line each.
@@ -40,7 +40,7 @@ def decode(data: bytes) -> bytes:
 
 
 def read(storage: Storage, folder: str) -> bytes:
-    """Returns the topic id of a log's folder; ``ZERO_ID`` if only the cluster's metadata has it."""
+    """Returns the topic id in a log's folder; ``ZERO_ID`` if the folder does not have it."""
     try:
         return decode(storage.read(os.path.join(folder, FILE_NAME)))
     except FileNotFoundError:

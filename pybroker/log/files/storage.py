@@ -3,7 +3,7 @@
 The log itself never calls ``os``. Tests replace the storage by one that fails on demand, that is full, or that records
 writes, syncs and renames and then cuts the power (``proofs.crash``).
 
-Two rules of this floor:
+Two rules hold for all files:
 
 * A ``DataFile`` is closed when its last reference is gone. A ``FileSlice`` in a send queue keeps it open, so a segment
 may be deleted, or evicted from the cache of open files, while it is being read.
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class OutOfDescriptors(OSError):
-    """No file descriptor was left: nothing was changed, and the operation may be tried again."""
+    """Raised if no file descriptor was left. Nothing was changed, and the operation may be tried again."""
 
 
 class DataFile:
@@ -83,7 +83,7 @@ class DataFile:
         self._written_ns = time_ns()
 
     def sync(self) -> None:
-        """Syncs the data, and the file's size. Raises OSError, after which it must never be retried."""
+        """Syncs the data and the file's size. After an OSError, it must never be called again for this file."""
         os.fdatasync(self._fd)
 
     def size(self) -> int:
@@ -91,7 +91,7 @@ class DataFile:
         return os.fstat(self._fd).st_size
 
     def changed_by_others(self) -> bool:
-        """True, once, if the file's modification time shows that another process wrote to it since we last did."""
+        """True if the modification time shows that another process wrote since we last did. It is True only once."""
         modified_ns = os.fstat(self._fd).st_mtime_ns
         changed = modified_ns > self._written_ns
         if changed:
@@ -106,7 +106,7 @@ class Storage:
     """Reads and writes real files."""
 
     make_room: Callable[[], object] = staticmethod(lambda: None)
-    """Closes files that can be opened again, when no file descriptor is left."""
+    """Called if no file descriptor is left: closes files that can be opened again."""
 
     def with_descriptor(self, take: Callable[[], T]) -> T:
         """Returns ``take()``, which needs a file descriptor; if none is left, makes room and calls it once more.
@@ -207,7 +207,7 @@ class Storage:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
     def exists(self, path: str) -> bool:
-        """True if there is a file or folder of that name."""
+        """Returns True if there is a file or folder of that name."""
         return os.path.exists(path)
 
     def modified_ms(self, path: str) -> int:
@@ -219,7 +219,7 @@ class Storage:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def space(self, path: str) -> tuple[int, int]:
-        """Total and usable bytes of the volume that holds ``path`` (KIP-827)."""
+        """Returns total and usable bytes of the volume that holds ``path`` (KIP-827)."""
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 

@@ -50,7 +50,7 @@ class TimeIndex(IndexFile):
         return self.entry(count - 1) if count else None
 
     def entry(self, number: int) -> TimestampEntry:
-        """Entry ``number``, 0 the first."""
+        """Returns an entry; the first one has number 0."""
         timestamp, relative = _entry.unpack_from(self.entries, number * 12)
         return TimestampEntry(timestamp, self.base_offset + relative)
 

@@ -2,12 +2,13 @@
 
 Format: entries of 34 bytes, big-endian, in the order of their markers. An entry has int16 version (0), int64 producer
 id, int64 first offset, int64 last offset (that of the marker), and int64 last stable offset when the marker was
-written. The file exists only if there is an entry. A read_committed fetch asks for the transactions that overlap its
+written. The file exists only if there is an entry. A read_committed fetch needs the transactions that overlap its
 range. The search may stop at an entry whose last stable offset is beyond the range, since every later transaction began
-after that.
+after that offset.
 
-Unlike the other indexes, a wrong one would go unnoticed: without its entry, records of an aborted transaction are
-delivered. So it is synced with the log, before the recovery point is raised, and rebuilt for every segment beyond it.
+Unlike an error in the other indexes, an error here would not be noticed: without its entry, records of an aborted
+transaction are delivered. So the file is synced with the log, before the recovery point is raised. It is rebuilt for
+every segment beyond the recovery point.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class TransactionIndex(IndexFile):
     def sync(self) -> None:
         """Syncs all entries. Raises OSError."""
         if not self._synced:
-            self._synced = True  # before the sync: an entry that is added meanwhile needs another
+            self._synced = True  # before the sync: an entry that is added meanwhile needs another sync
             try:
                 self.save(sync=True)
             except OSError:
@@ -62,7 +63,7 @@ class TransactionIndex(IndexFile):
                 raise
 
     def doubt(self) -> None:
-        """Makes the next ``sync`` write and sync the file, which may not be on the disk."""
+        """Lets the next ``sync`` write and sync the whole file, because it may not be on the disk."""
         self._synced = False
 
     def __iter__(self) -> Iterator[AbortedTransaction]:

@@ -1,11 +1,11 @@
 """Copies a log to another log dir while the log is in use.
 
-``update`` runs on a pool thread. Each call copies what is new, and syncs it. ``complete`` runs on the loop's thread,
-where nothing is appended meanwhile. It copies the rest, which has to be little, and syncs nothing.
+``update`` runs on a pool thread. Each call copies the bytes that are new, and syncs them. ``complete`` runs on the
+loop's thread, where nothing is appended meanwhile. It copies the remaining bytes, which must be few, and syncs nothing.
 
 A segment is *done* when it was copied after it was sealed. It does not change any more unless the log is
-truncated, and then the copy starts again. Indexes are disposable and not synced, except for the transaction index.
-Quarantined data (``.quarantined``) is copied as well, and so are files that do not belong to the log, because the old
+truncated, and then the copy starts again. Indexes can be rebuilt, so they are not synced, except for the transaction
+index. Quarantined data (``.quarantined``) and files that do not belong to the log are copied as well, because the old
 folder is removed.
 
 An error of the target raises OSError. An error of the source takes its dir offline, and raises KafkaStorageError.
@@ -29,10 +29,10 @@ from pyclient.protocol import errors
 
 CHUNK_BYTES = 1 << 20
 SYNC_BYTES = 8 << 20
-"""How many bytes are copied between syncs. Syncs of other files on the disk would wait for more."""
+"""How many bytes are copied between syncs. With more, syncs of other files on the disk would wait too long."""
 REST_BYTES = 4 << 20
 REST_SEGMENTS = 16
-"""How much ``complete`` copies at most, because it runs on the loop's thread."""
+"""How many bytes and segments ``complete`` copies at most, because it runs on the loop's thread."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cancelled(Exception):
-    """The copy is no longer needed."""
+    """Raised if the copy is no longer needed."""
 
 
 class _Cut(Exception):
@@ -95,7 +95,7 @@ class LogCopy:
             self.synced_end = end
 
     def complete(self) -> bool:
-        """Copies the rest, on the loop's thread. Returns False, without a change, if that is too much."""
+        """Copies the remaining bytes, on the loop's thread. If they are too many, changes nothing; returns False."""
         log = self._log
         segments = log.segments.snapshot()
         bases = {segment.base_offset for segment in segments}
@@ -167,13 +167,15 @@ class LogCopy:
         self._copy_small(segment.txn_index.path.rpartition("/")[2], sync=sync)
 
     def _date(self, segment: Segment) -> None:
-        """Gives the copy the file's time, which retention uses if records have no timestamps."""
+        """Gives the copy the original's file time, which retention uses if records have no timestamps."""
         modified_ms = self._of_source(lambda: self._log.log_dir.storage.modified_ms(segment.path))
         if modified_ms is not None:
             self._storage.set_modified_ms(self._path(segment.path), modified_ms)
 
     def _copy_others(self, active_base: int) -> None:
-        """Copies files other than segments; not snapshots beyond the active segment's base: they may be incomplete."""
+        """Copies files other than segments; but no snapshots beyond the active segment's base, as they may be
+        incomplete.
+        """
         names = self._of_source(lambda: self._log.log_dir.storage.files(self._log.folder)) or {}
         for name in sorted(names.keys() - self._others):
             state = file_state(name)
@@ -190,7 +192,7 @@ class LogCopy:
         self._write(leader_epochs.FILE_NAME, self._log.leader_epochs.encode(), sync=True)
 
     def _copy_foreign(self, name: str) -> None:
-        """Copies a file of other software. If it cannot be opened, the log moves without it, and no dir fails."""
+        """Copies a file of other software. If the file cannot be opened, the log moves without it, and no dir fails."""
         path = f"{self._log.folder}/{name}"
         try:
             source = self._log.log_dir.storage.open(path)
@@ -236,7 +238,7 @@ class LogCopy:
         return data
 
     def _of_source(self, work: Callable[[], T]) -> T | None:
-        """Runs ``work`` on the source; an OSError fails the source's dir, not the target's. None for a missing file."""
+        """Runs ``work``, which reads the source: an OSError fails the source's dir. Returns None for a missing file."""
         try:
             return work()
         except FileNotFoundError:

@@ -2,9 +2,9 @@
 
 1. ``copy``, on a pool thread, copies into ``<topic>-<partition>.<id>-future`` in the target dir, and syncs the copy.
    Appends continue meanwhile. The caller repeats ``copy`` until ``switch`` succeeds.
-2. ``switch``, on the loop's thread, copies the little that is still missing and gives the copy the log's name. The log
-   continues there. ``switch`` syncs nothing.
-3. ``settle``, on a pool thread, syncs what ``switch`` has done. Only then it renames the old folder and deletes it.
+2. ``switch``, on the loop's thread, copies the few bytes that are still missing and gives the copy the log's name. The
+   log continues there. ``switch`` syncs nothing.
+3. ``settle``, on a pool thread, syncs what ``switch`` has changed. Only then it renames the old folder and deletes it.
 
 What a crash leaves, and what the next start uses:
 
@@ -18,13 +18,13 @@ Invariants:
 
 - Until step 3 has synced the copy, the old folder stays. It has the unsynced records that a power cut takes from the
   copy. A flush of the log before step 3 syncs the copy first (``Durability.doubted``).
-- The folder with more records has all that were reported as durable. If the old folder cannot be renamed because its
-  disk has failed, it loses in the same way when the disk is back.
+- The folder with more records has all records that were reported as durable. If the old folder cannot be renamed
+  because its disk has failed, it loses by the same rule when the disk is back.
 - Each dir whose folder a start may use has the log in its checkpoint files, so that a crash brings no deleted records
   back. The target has it from step 1 on, until step 3 with the recovery point of the copy. The old dir has it until the
   old folder is renamed.
-- A truncation makes the copy start again, on the pool. ``switch`` refuses while there is more to copy than the loop has
-  time for.
+- A truncation makes the copy start again, on the pool. ``switch`` returns False while there is more to copy than the
+  loop has time for.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Move:
         self._checkpointed_start = -1
         """The log start offset in the target's checkpoint files."""
         self._checkpointed_end: int | None = None
-        """The offset up to which the copy is synced, while the target's checkpoint files must have it; else None."""
+        """The offset up to which the copy is synced. It is None if the target's checkpoint files need not have it."""
         self._old: Old | None = None
         """The log's place before the switch, until that folder is renamed; else None."""
         self._is_copying = False
@@ -81,7 +81,7 @@ class Move:
 
     @property
     def copied_bytes(self) -> int:
-        """How many bytes are in the target dir so far."""
+        """How many bytes have been copied to the target dir so far."""
         return self._copy.copied_bytes
 
     @property
@@ -200,7 +200,7 @@ class Move:
         self._removals.remove(dropped)
 
     def _end_entries(self, log_dir: LogDir) -> None:
-        """Ends the move's entries in the dir's checkpoint files, at the latest before a log of this name is created."""
+        """Ends the move's entries in the dir's checkpoint files. They are gone before a log of this name is created."""
         log_dir.stale.add(self.log.topic_partition)
         self._on_end(self)
 

@@ -1,12 +1,12 @@
 """Chooses between two log dirs that have a log with the same name.
 
-This happens if a crash interrupts a move between its two renames, or if a dir comes back that was missing while its log
-was deleted or moved. The log with more records wins: the one with the newer leader epoch, else with the later end, else
-with the earlier first segment. If all are equal, the later log start wins, because that log knows of a deletion. Epochs
-and offsets only grow, and a copy has everything, so the log that continued has more.
+Two dirs have such a log if a crash interrupts a move between its two renames. Or a missing dir comes back, after its
+log was deleted or moved elsewhere. The log with more records wins: the one with the newer leader epoch, else with the
+later end, else with the earlier first segment. If all are equal, the later log start wins, because that log knows of a
+deletion. Epochs and offsets only grow, and a copy has everything, so the log that continued has more.
 
-The other one becomes ``-delete`` if the winner has all its records. Otherwise it becomes a stray, which is kept, and
-is taken back if it turns out to be the log of the topic in the metadata (``strays``).
+The other log becomes ``-delete`` if the winner has all its records. Otherwise it becomes a stray. A stray is kept, and
+taken back if it turns out to be the log of the topic in the metadata (``strays``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Knows all moves of logs between log dirs that have not ended, and which checkpoint entries they need.
 
-A log may have several: one that has switched but not settled, and a newer one, which continues from there. Users see
-the newest one. A move stays here until it has ended, so a deletion of the log, or a stop, can end them all.
+A log may have several moves: one that has switched but not settled, and a newer one, which continues from there. Users
+see the newest one. A move stays here until it has ended, so a deletion of the log, or a stop, can end them all.
 
-Thread-safety: any thread; ``begin`` and ``cancel`` on the loop's.
+Thread-safety: any thread; but ``begin`` and ``cancel`` are called on the loop's thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RunningMoves:
     def begin(self, log: Log, target: LogDir) -> Move | None:
         """Begins a move of ``log``, and cancels one that has not switched yet.
 
-        Returns None if the log is in ``target``, or is being moved there, already.
+        Returns None if the log is already in ``target``, or is being moved there.
         """
         newest = self.newest(log)
         if newest is not None:
@@ -45,7 +45,7 @@ class RunningMoves:
         return move
 
     def newest(self, log: Log) -> Move | None:
-        """Returns the last move of ``log`` that has not ended, None if there is none."""
+        """Returns the newest move of ``log`` that has not ended, None if there is none."""
         with self._lock:
             moves = self._moves.get(log)
             return moves[-1] if moves else None
@@ -63,8 +63,8 @@ class RunningMoves:
     def checkpoint_entries(self, log_dir: LogDir) -> list[tuple[HeldLog, int]]:
         """Returns the checkpoint entries that all moves need in the dir, as ``Move.checkpoint_entries`` does.
 
-        Of one log, the entry of its oldest move comes last and therefore counts: a start of the broker uses the folder
-        that it left, and no unfinished copy.
+        Among the entries of one log, that of its oldest move comes last and so overrides the others. So a start of the
+        broker uses the folder that this move has left, and no unfinished copy.
         """
         with self._lock:
             newest_first = [move for moves in self._moves.values() for move in reversed(moves)]

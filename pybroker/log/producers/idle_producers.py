@@ -1,9 +1,9 @@
 """Chooses the producers that a log forgets if there are too many.
 
-A client may invent ids of idempotent producers, one per batch of 70 bytes, and each is kept for a day
-(``producer.id.expiration.ms``). So a log has a limit. Beyond it, the log forgets the producers that have been idle for
-longest: an eighth of the limit at once, because each search reads all. It never forgets a producer with an open
-transaction, since its records must stay hidden until the transaction ends.
+A client may invent ids of idempotent producers, one per batch of 70 bytes, and the log keeps each for a day
+(``producer.id.expiration.ms``). So the number is limited. Beyond the limit, the log forgets the producers that have
+been idle for longest: an eighth of the limit at once, because each search reads all producers. It never forgets a
+producer with an open transaction, since the transaction's records must stay hidden until it ends.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 from pybroker.log.producers.producer_entry import NO_OFFSET, ProducerEntry
 
 MAX_PRODUCERS: Final = 20_000
-"""They take about 9 MB. When a segment rolls, writing a snapshot of them takes 10 to 20 ms."""
+"""How many producers a log keeps. So many take about 9 MB, and their snapshot at a roll takes 10 to 20 ms."""
 SHARE: Final = 8
 
 
 def longest_idle(producers: Iterable[ProducerEntry], count: int) -> list[int]:
     """Returns the ids of the producers to forget, longest idle first; ``count`` is how many there are."""
     idle = [entry for entry in producers if entry.transaction_first_offset == NO_OFFSET]
-    idle.sort(key=lambda entry: entry.seen_ms)  # stable: of equally idle ones, the first is forgotten first
+    idle.sort(key=lambda entry: entry.seen_ms)  # stable: among equally idle ones, the first is forgotten first
     return [entry.producer_id for entry in idle[: count - MAX_PRODUCERS + _room()]]
 
 

@@ -31,9 +31,9 @@ _KEY_LENGTH, _VALUE_LENGTH = _key.size << 1, _value.size << 1
 class EndTxnMarker(NamedTuple):
     """A marker that a transaction coordinator wants to write.
 
-    ``coordinator_epoch``: leader epoch of the coordinator's partition of ``__transaction_state``.
-    ``transaction_version``: 2 where the producer's epoch is bumped with each transaction (KIP-890),
-    which makes the check of a late marker strict (KIP-1228); it is not in the log.
+    ``coordinator_epoch`` is the leader epoch of the coordinator's partition of ``__transaction_state``.
+    ``transaction_version`` is 2 if each transaction bumps the producer's epoch (KIP-890). Then the check
+    for late markers is strict (KIP-1228). The version is not in the log.
     """
 
     producer_id: int
@@ -64,9 +64,9 @@ def encode(marker: EndTxnMarker, now_ms: int) -> bytes:
 
 
 def decode(records: Bytes) -> Marker | None:
-    """Returns the marker in a control batch, None for other control records or a batch that compaction has emptied.
+    """Returns the marker in a control batch; None for other control records or a batch that compaction has emptied.
 
-    Does not check the CRC. Raises CorruptBatch, InvalidBatch.
+    It does not check the CRC. Raises CorruptBatch, InvalidBatch.
     """
     if len(records) == _SIZE:  # the usual form, in which every varint is one byte
         key_length, _, kind, value_length, _, epoch, _ = _usual.unpack_from(records, _USUAL_AT)

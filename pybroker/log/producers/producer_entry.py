@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 WINDOW = 5
-"""Batches remembered per producer: as many as a client may have in flight (KIP-98)."""
+"""How many batches are remembered per producer: as many as a client may have in flight (KIP-98)."""
 SEQUENCE_MASK = 0x7FFF_FFFF
 """Sequences wrap from 2^31-1 to 0."""
 NO_OFFSET = -1
@@ -68,9 +68,9 @@ class ProducerEntry:
         self.is_partial = False
         """True if only the last batch was read, from a snapshot, and the earlier ones are only in the log."""
         self.last_timestamp = -1
-        """The timestamp of the last batch; if it was read from a snapshot, ``seen_ms``."""
+        """The timestamp of the last batch; if the entry was read from a snapshot, the same as ``seen_ms``."""
         self.seen_ms = -1
-        """When the last batch was appended, by the wall clock, or a later time if that is unknown."""
+        """When the last batch was appended, by the wall clock. If the time is unknown, this is a later one."""
         self.coordinator_epoch = -1
         """Epoch of the transaction coordinator that wrote the last marker."""
         self.transaction_first_offset = NO_OFFSET
@@ -79,7 +79,7 @@ class ProducerEntry:
     def take_back(self, before: BatchMetadata) -> None:
         """Removes the last batch, which was truncated; ``before`` is the last one again.
 
-        Batches that it has pushed out of the window are only in the log.
+        Batches that the removed one has pushed out of the window stay forgotten; only the log has them.
         """
         removed = self.batches.pop()
         self.appended -= removed.offset_delta + 1

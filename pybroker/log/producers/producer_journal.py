@@ -1,9 +1,9 @@
 """Keeps the producers' states before the newest batches, so that a truncation can undo changes without reading the log.
 
-A truncation removes only uncommitted records, nothing below the high watermark, except after an unclean election. So
-before each batch the journal notes its producer's state, and drops it when the high watermark has passed the batch. The
-journal is bounded: if the high watermark is far behind, it has only the newest batches, and a deeper truncation has
-to read the log.
+Except after an unclean election, a truncation removes no records below the high watermark. So before each batch the
+journal notes the state of the batch's producer. It drops this note when the high watermark has passed the batch. The
+journal is bounded: if the high watermark is far behind, it has only the newest batches, and a deeper truncation has to
+read the log.
 
 Thread-safety: loop's thread only.
 """
@@ -22,7 +22,7 @@ MAX_BATCHES: Final = 1024
 Change = tuple[int, int, BatchMetadata | ProducerState | None]
 """The offset of a batch, its producer, and the producer's state before it.
 
-The state is None if the producer was unknown. It is only the previous batch if nothing else has changed.
+The state is None if the producer was unknown. If only the last batch has changed, it is just the previous last batch.
 """
 
 
@@ -54,7 +54,7 @@ class ProducerJournal:
             self.start = changes.popleft()[0] + 1
 
     def forget_below(self, offset: int) -> None:
-        """Drops changes below ``offset``, to where the log will no longer be truncated."""
+        """Drops the changes below ``offset``: the log will not be truncated to there any longer."""
         changes = self._changes
         while changes and changes[0][0] < offset:
             self.start = changes.popleft()[0] + 1

@@ -3,11 +3,11 @@
 Format, big-endian: int16 version (1), uint32 CRC-32C of what follows, int32 count. Then per producer int64 id, int16
 epoch, int32 last sequence, int64 last offset (-1 if none). Then int32 offset delta of the last batch, int64 time, int32
 coordinator epoch, int64 first offset of the ongoing transaction (-1 if none). The time is that of the append; Kafka
-writes the last batch's timestamp. It decides when a producer expires, and one that writes old records must not expire
-early. Only the last batch is kept, as in Kafka; a producer is assumed to have begun its epoch at sequence 0.
+writes the last batch's timestamp. The time decides when a producer expires, and a producer of old records must not
+expire early. Only the last batch is kept, as in Kafka; a producer is assumed to have begun its epoch at sequence 0.
 
-A snapshot is taken when a segment rolls and when the log closes, so that a start reads little. If one is missing or
-corrupt, the log is read from the previous one.
+A snapshot is taken when a segment rolls and when the log closes, so that a start reads little. If a snapshot is missing
+or corrupt, the log is read from the previous snapshot on.
 """
 
 from __future__ import annotations

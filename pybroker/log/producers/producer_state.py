@@ -1,16 +1,17 @@
-"""The producers of a log: duplicates, fencing, ongoing transactions (KIP-98, KIP-360).
+"""The producers of a log. Detects duplicates, fences old epochs, knows ongoing transactions (KIP-98, KIP-360).
 
 The rules:
 
-* A batch whose sequences equal those of one of the producer's last five is a *duplicate*: not
-  appended, but answered with its first offset. A duplicate of an older one gets DUPLICATE_SEQUENCE_NUMBER.
-  A gap, or a batch before the first known one, gets OUT_OF_ORDER_SEQUENCE_NUMBER. A new
-  epoch begins at sequence 0. An unknown producer may begin anywhere, since its state may have
-  been lost with deleted segments; with transactions v2, whose epochs are new, only at 0.
+* A batch whose sequences equal those of one of the producer's last five batches is a *duplicate*: it
+  is not appended, but answered with its first offset. A duplicate of an older batch gets
+  DUPLICATE_SEQUENCE_NUMBER. A gap, or a batch before the first known one, gets
+  OUT_OF_ORDER_SEQUENCE_NUMBER. A new epoch begins at sequence 0. An unknown producer may begin
+  anywhere, since its state may have been lost with deleted segments. With transactions v2 it must
+  begin at 0, because its epoch is new.
 * An epoch older than the newest seen gets INVALID_PRODUCER_EPOCH.
-* A transaction is *ongoing* from its first batch to its marker, and *unreplicated* until the high
-  watermark has passed the marker. The first unstable offset, which bounds the last stable offset,
-  is the least first offset of either.
+* A transaction is *ongoing* from its first batch to its marker, and then *unreplicated* until the high
+  watermark has passed the marker. The first unstable offset is the lowest first offset of all ongoing
+  and unreplicated transactions. It bounds the last stable offset.
 
 * A producer expires when it has appended nothing for some time. The time is that of the append by the wall clock. The
   timestamp of a record may be years old, and the next retry would then be taken for a new batch. If there are
@@ -77,13 +78,13 @@ class ProducerStates:
         self.folder = folder
         self._known: dict[int, ProducerEntry] | None = None
         self._packed = b""
-        """If ``_known`` is None: the producers in the form of a snapshot, empty if there are none."""
+        """The producers in the form of a snapshot while ``_known`` is None; empty if there are none."""
         self._ongoing: dict[int, int] = {}
         """The producer ids of ongoing transactions by first offset, in that order."""
         self._unreplicated: dict[int, int] = {}
         """The markers' offsets of ended transactions that are not replicated, by first offset."""
         self._limit = idle_producers.MAX_PRODUCERS
-        """At this many producers, some are forgotten before another one is added."""
+        """How many producers there may be. Before one more is added, some are forgotten."""
         self._journal = ProducerJournal()
         self._snapshots = sorted(snapshots)
         self.end_offset = 0
@@ -181,7 +182,7 @@ class ProducerStates:
     # Changes
 
     def append(self, batch: Batch, first_offset: int, last_offset: int, max_timestamp: int, seen_ms: int) -> None:
-        """Adds a data batch that was appended at ``seen_ms``, or read from the log and appended at or before that."""
+        """Adds a data batch that was appended at ``seen_ms``; if it was read from the log, at that time or before."""
         producer_id = batch.producer_id
         entry = self._producers.get(producer_id)
         begins = batch.is_transactional and (entry is None or entry.transaction_first_offset == NO_OFFSET)
@@ -265,7 +266,7 @@ class ProducerStates:
     def remove_expired(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
         """Removes producers that have appended nothing for ``expiration_ms`` and have no open transaction.
 
-        Returns how many these were.
+        Returns how many it has removed.
         """
         known = self._known or {}  # producers that were not used since the start stay packed
         expired = [
@@ -293,8 +294,8 @@ class ProducerStates:
         logger.warning(text, self.folder, count, count - left)
 
     def undo_to(self, offset: int) -> bool:
-        """Follows a truncation of the log to ``offset``, where a batch began. Returns False if the journal no longer
-        reaches back that far.
+        """Undoes all changes by batches from ``offset`` on, to where the log was truncated. Returns False if the
+        journal does not reach back that far.
         """
         if offset < self._journal.start:
             return False
@@ -319,7 +320,7 @@ class ProducerStates:
         return found
 
     def become(self, other: ProducerStates) -> None:
-        """Takes over the state of ``other``, and removes snapshots that it does not have. Raises OSError."""
+        """Takes over the state of ``other``, and removes snapshots that ``other`` does not have. Raises OSError."""
         known = set(other._snapshots)
         self.remove_snapshots(lambda at: at not in known)
         self._known, self._ongoing, self._unreplicated = other._producers, other._ongoing, other._unreplicated
@@ -367,8 +368,8 @@ class ProducerStates:
         """Reads the newest sound snapshot at or before ``reach``, or if there is none the first one behind it.
 
         ``reach`` is by default ``end_offset``, the log's end. Returns the offset from which the log must be
-        replayed. A snapshot does not tell which markers are replicated. What is known of that stays; at a start,
-        markers before the snapshot count as replicated, as in Kafka.
+        replayed. A snapshot does not tell which markers are replicated. Markers that are known as unreplicated stay so;
+        at a start, markers before the snapshot count as replicated, as in Kafka.
         """
         unreplicated = {first: last for first, last in self._unreplicated.items() if last < end_offset}
         self.clear(start_offset)

@@ -2,18 +2,18 @@
 
 The first batch of a transaction in a partition is appended only when the coordinator has confirmed that the partition
 belongs to the ongoing transaction. Otherwise a late batch could begin a transaction that never ends, and block the last
-stable offset for ever. From then on, the open transaction in the log is the proof.
+stable offset for ever. After the first batch, the open transaction in the log is the proof.
 
 While the coordinator is asked, the log keeps a *verification* of the producer. The caller presents it with the batch,
-and it must still be the same. The marker that ends the transaction removes it, so a late answer admits nothing into the
-next transaction. With transactions v2, a marker with the verification's own epoch ended the previous transaction, and
-does not remove it.
+and the log must still have the same one. The marker that ends the transaction removes the verification, so a late
+answer admits no batch into the next transaction. With transactions v2, a marker with the verification's own epoch ends
+the previous transaction, and does not remove the verification.
 
-A verification also has the lowest sequence that was seen. If the coordinator could not answer, the batch is
-sent again, and a later one must not be appended before it.
+A verification also has the lowest sequence that was seen. If the coordinator could not answer, the producer sends the
+batch again, and a later batch must not be appended before it.
 
 A client can create verifications by sending batches of invented producers. So there are at most ``MAX_ENTRIES`` of
-them; the oldest is dropped first, and one that was refused for good is dropped at once.
+them. The oldest is dropped first; a verification that the coordinator has refused for good is dropped at once.
 
 State of one log; time is an argument. Loop's thread only.
 """
@@ -54,7 +54,7 @@ class Verifications:
     def start(
         self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool, now_ms: int
     ) -> Verification:
-        """Returns the verification for a batch that begins with ``sequence``; a newer epoch gets a new one."""
+        """Returns the verification for a batch that begins with ``sequence``; a newer epoch gets a new verification."""
         found = self._entries.get(producer_id)
         if found is not None and epoch <= found.epoch:
             if epoch == found.epoch:
@@ -82,7 +82,7 @@ class Verifications:
     def refuse(self, producer_id: int, epoch: int, verification: Verification) -> None:
         """Removes the verification, because the coordinator has refused for good.
 
-        If it has refused a zombie, the verification of the newer epoch stays, which the zombie had been given.
+        A zombie may have been given the verification of a newer epoch. If the zombie is refused, that one stays.
         """
         if epoch == verification.epoch and self.stands(producer_id, verification):
             del self._entries[producer_id]

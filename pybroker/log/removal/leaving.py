@@ -1,9 +1,9 @@
-"""Logs of deleted topics that still have their names: DeleteTopics does not wait for their folders.
+"""Logs of deleted topics whose folders still have their names, because DeleteTopics does not wait for the renames.
 
-A topic's deletion is durable in the metadata, with a note of the brokers that have its logs. So a broker that dies
-before it has renamed the folders does so at its next start. Until then a new log of such a name has to wait.
+A topic's deletion is durable in the metadata, with a note of the brokers that have its logs. So if a broker dies before
+it has renamed the folders, it renames them at its next start. Until then a new log of such a name has to wait.
 
-Thread-safety: ``add`` on the loop's thread; any thread may call the rest.
+Thread-safety: ``add`` on the loop's thread; any thread may call the other methods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DELETED_AT_ONCE: Final = 500
 
 
 class Leaving:
-    """The logs that are taken out, and whose folders are still to be deleted. It is true while there are any."""
+    """The logs that are taken out, but whose folders are not deleted yet. The object is true while it has any."""
 
     def __init__(self, delete: Callable[[list[Log]], object]) -> None:
         """``delete(logs)`` deletes logs durably; it blocks."""
@@ -40,7 +40,7 @@ class Leaving:
             self._logs[log.topic_partition] = log
 
     def delete_some(self) -> None:
-        """Deletes the first of the logs; blocks. When it returns, that is durable."""
+        """Deletes the first ``DELETED_AT_ONCE`` logs; blocks. When it returns, the deletion is durable."""
         with self._deleting:
             logs = list(self._logs.values())[:DELETED_AT_ONCE]
             self._delete(logs)
@@ -48,6 +48,6 @@ class Leaving:
                 del self._logs[log.topic_partition]
 
     def delete_all(self) -> None:
-        """Deletes all of the logs, also those that another thread is deleting; blocks."""
+        """Deletes all logs; blocks, until those are deleted too that another thread is deleting."""
         while self:
             self.delete_some()

@@ -4,8 +4,7 @@ A deletion is done when the folder is durably named ``-delete``: from then on th
 free. To remove the files of a large log may take minutes, and no request waits for that. If a stop or a crash
 interrupts it, the next start finishes it (``folder_states``).
 
-A file that cannot be removed only costs space: the dir stays online, and the removal is tried again together with the
-next one.
+A file that cannot be removed only takes space: the dir stays online, and the next removal tries again.
 
 Thread-safety: any thread may call anything.
 """
@@ -40,8 +39,9 @@ class Removals:
     def delete(self, log_dir: LogDir, logs: Iterable[Log]) -> None:
         """Durably renames the folders of these logs, with one sync for all, and removes the files in the background.
 
-        The logs are in ``log_dir.stale``, and not in its ``logs``. Blocks while another thread uses one of their files.
-        Raises KafkaStorageError. If only file descriptors were lacking, the folders are renamed, and synced later.
+        The logs must be in ``log_dir.stale``, and not in its ``logs``. Blocks while another thread uses one of their
+        files. Raises KafkaStorageError. If only file descriptors were lacking, the folders are renamed, and synced
+        later.
         """
         logs = list(logs)
         for log in logs:
@@ -65,7 +65,7 @@ class Removals:
     def remove(self, folder: str, log_dir: LogDir | None = None) -> None:
         """Removes a folder in the background; a missing one is no error.
 
-        ``log_dir`` is its dir if the folder's name may not be durable yet.
+        ``log_dir`` is the folder's log dir if the folder's name may not be durable yet.
         """
         self._submit({folder: log_dir})
 

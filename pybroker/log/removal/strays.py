@@ -9,11 +9,11 @@ From then on nothing changes it: no retention, no compaction, no truncation, no 
 has a folder of its own beside it. If a topic with the same id has the partition again, the stray becomes its log
 again. Otherwise an operator decides: ``pybroker log strays`` lists, adopts and removes strays.
 
-``stray.json`` in the folder has what the folder's name lacks (it may truncate the topic) and what the checkpoint files
-no longer have: version, topic, partition, the four offsets, whether the log was closed in order, and when and why it
-was set aside. It is written before the folder is renamed, and stays when the folder gets its old name back. The
-next start moves its offsets into the checkpoint files and removes it. A crash in between loses nothing: a folder with
-the name of a log is a log, whatever else is in it.
+``stray.json`` in the folder describes the log: version, topic, partition, the four offsets, whether the log was closed
+in order, and when and why it was set aside. It is needed because the folder's name may have a shortened topic, and the
+checkpoint files no longer have the offsets. It is written before the folder is renamed, and stays when the folder gets
+its old name back. The next start moves the offsets into the checkpoint files and removes ``stray.json``. A crash in
+between loses nothing: a folder with the name of a log is a log, whatever else is in it.
 
 Thread-safety: the functions on files may block. Any thread may call the methods of ``Strays``.
 """
@@ -91,10 +91,10 @@ def read_note(storage: Storage, folder: str) -> Note | None:
 
 
 def merged(checkpointed: Checkpointed, note: Note | None) -> Checkpointed:
-    """Returns the offsets of a log whose folder has its name back; ``note`` has them if the checkpoints do not know
-    the log yet.
+    """Returns the offsets of a log whose folder has its name back. If the checkpoint files lack them, ``note`` has
+    them.
 
-    Of the recovery point only the checkpoint counts: the log may have been truncated since the note was written.
+    The recovery point only comes from the checkpoint file: the log may have been truncated after the note was written.
     """
     if note is None:
         return checkpointed
@@ -109,7 +109,7 @@ def merged(checkpointed: Checkpointed, note: Note | None) -> Checkpointed:
 def find(storage: Storage, log_dir: str) -> Iterator[tuple[str, bytes, Note]]:
     """Yields folder, topic id (``ZERO_ID`` if unknown) and note of each stray in a log dir. Raises OSError.
 
-    A stray without a note, as Kafka leaves it, was perhaps not closed.
+    A stray that Kafka has left has no note, and was perhaps not closed in order.
     """
     for name in storage.folders(log_dir):
         named = parse_marked(name, STRAY_SUFFIX)
@@ -137,9 +137,9 @@ class Strays:
         self._storage = storage
         self._found: dict[tuple[bytes, TopicPartition], list[Stray]] = {}
         self._waiting: dict[TopicPartition, tuple[Log, str]] = {}
-        """Logs that are being set aside, or could not be yet, and why they should be."""
+        """Logs that are being set aside, or that could not be set aside yet, each with the reason."""
         self._lock = threading.Lock()
-        """Guards both tables. It is never held during access to a disk."""
+        """Guards both tables. No thread holds it during access to a disk."""
 
     def look_into(self, log_dir: LogDir) -> None:
         """Finds the strays in ``log_dir``. Raises OSError."""
@@ -165,14 +165,14 @@ class Strays:
             return [stray for found in self._found.values() for stray in found if not stray.log_dir.offline]
 
     def of(self, topic_partition: TopicPartition, topic_id: bytes) -> Stray | None:
-        """Returns the newest stray log of this topic's partition, unless a person has removed it meanwhile."""
+        """Returns the newest stray of this topic's partition, None if there is none or if somebody has removed it."""
         with self._lock:
             found = list(self._found.get((topic_id, topic_partition), ()))
         online = (each for each in found if not each.log_dir.offline and self._storage.exists(each.folder))
         return max(online, key=lambda stray: stray.note.since_ms, default=None)
 
     def waiting(self, topic_partition: TopicPartition) -> Log | None:
-        """Returns the log of that name that still has its folder and is to lose it; None if its disk has failed."""
+        """Returns the log of that name that waits to be set aside; None if there is none or its disk has failed."""
         with self._lock:
             log, _ = self._waiting.get(topic_partition, (None, ""))
         return None if log is None or log.log_dir.offline else log
@@ -188,8 +188,8 @@ class Strays:
     def set_aside(self, log: Log, now_ms: int, why: str) -> Stray | None:
         """Closes a log that is no longer in the tables, and renames its folder. Returns None if its disk has failed.
 
-        Raises KafkaStorageError. A log that keeps its folder, for a lack of descriptors, stays in the checkpoint files,
-        and ``set_aside_waiting`` tries again.
+        Raises KafkaStorageError. If descriptors are lacking, the log keeps its folder and stays in the checkpoint
+        files, and ``set_aside_waiting`` tries again.
         """
         with self._lock:
             self._waiting[log.topic_partition] = (log, why)

@@ -10,14 +10,14 @@ Its files are named like those of the first segment that it replaces, and:
    there is a ``.log.swap``, a start does all of 3 again.
 
 A crash may interrupt any of these steps. On a file system that keeps the order of renames in a folder, no sync is
-needed between them. A cleaned segment always ends with the last batch of the last segment that it replaces, even if no
-record is left in that. Otherwise it would not show which offsets it covers, and a start in the middle of 3 would bring
-superseded records back.
+needed between them. A cleaned segment always ends with the last batch of the last segment that it replaces, even if
+that batch has no record left. Otherwise it would not show which offsets it covers, and a start in the middle of 3 would
+bring superseded records back.
 
 There is always a ``.txnindex.swap``, which shows that the old index has not been replaced yet. If it
-is empty, it becomes no file.
+is empty, it is removed instead of renamed.
 
-Thread-safety: written by one pool thread; ``to_swap`` and ``to_final`` are the loop's.
+Thread-safety: one pool thread writes; ``to_swap`` and ``to_final`` are called on the loop's thread.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CleanedSegment:
     def finish(self, aborted: bytes, modified_ms: int) -> None:
         """Writes the indexes and syncs everything, after all batches are written.
 
-        ``aborted`` has the entries of its ``.txnindex``. ``modified_ms`` is the time of its newest original.
+        ``aborted`` has the entries for the ``.txnindex``. ``modified_ms`` is the time of the newest original segment.
         """
         contents = (*self._indexer.finish(), aborted)
         self._has_aborted = bool(aborted)
@@ -110,7 +110,7 @@ class CleanedSegment:
 def finish_swap(storage: Storage, stem: str, has_aborted: bool | None = None) -> None:
     """Gives the ``.swap`` files at ``stem`` (folder and 20 digits) their final names; may be repeated.
 
-    ``has_aborted`` tells if the transaction index has entries; None: its file shows it. Raises OSError.
+    ``has_aborted`` tells if the transaction index has entries; if it is None, the file shows it. Raises OSError.
     """
     aborted = f"{stem}{TransactionIndex.SUFFIX}"
     if has_aborted is None:

@@ -25,12 +25,12 @@ class Intervals:
         self._ends[first:last] = [end]
 
     def end_of(self, position: int) -> int:
-        """Returns the end of the range that holds ``position``, or ``position`` if none does."""
+        """Returns the end of the range that has ``position``, or ``position`` itself if no range has it."""
         number = bisect_right(self._starts, position)
         return max(position, self._ends[number - 1]) if number else position
 
     def covers(self, start: int, end: int) -> bool:
-        """True if all of ``[start, end)`` is in the set."""
+        """Returns True if all of ``[start, end)`` is in the set."""
         return self.end_of(start) >= end
 
     def clear(self) -> None:

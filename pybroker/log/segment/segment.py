@@ -141,20 +141,20 @@ class Segment:
         return self.files.open()
 
     def _settle(self) -> None:
-        """Distrusts all bytes if the file was closed meanwhile. Nothing is appended to a closed file."""
+        """Trusts no bytes any longer if the file was closed meanwhile. Nothing is appended to a closed file."""
         if self.files.was_released:
             self.files.was_released = False
             self.distrust()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Does ``SegmentFiles.held``."""
+        """Calls ``SegmentFiles.held``."""
         with self.files.held():
             self._settle()
             yield
 
     def distrust(self) -> None:
-        """Makes the next read of each byte check CRCs again."""
+        """Lets the next read of any bytes check their CRCs again."""
         self.trust.lose(self.size)
 
     def read_bytes(self, position: int, length: int) -> bytes:
@@ -187,7 +187,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The greatest timestamp of the first batch, -1 if there is none. Rolling by time uses it."""
+        """The greatest timestamp in the first batch, by which the segment rolls; -1 if there is no batch."""
         if self._first_timestamp == UNKNOWN_TIMESTAMP:
             first = next(self.batches(), None)
             self._first_timestamp = first.batch.max_timestamp if first else -1
@@ -289,7 +289,7 @@ class Segment:
             raise MalformedBatch(position, reason, size=batch.size)
 
     def seal(self) -> None:
-        """Completes the indexes, because no further appends are expected, at least for now."""
+        """Completes the indexes, when no further appends are expected. They may still follow."""
         if self._max_timestamp >= 0:
             self.time_index.add(self._max_timestamp, self._max_timestamp_offset)
         self.files.save_indexes()
@@ -310,7 +310,7 @@ class Segment:
             position = starts[offset]
             return position if position < self.size else NO_BATCH
         if offset <= self.base_offset and self.size and self.trust.covers(0, 1):
-            return 0  # every batch reaches so far; one that is not trusted might be damaged
+            return 0  # the first batch reaches the offset; unless it is trusted, it might be damaged
         located = self._locate(offset)
         return located.position if located else NO_BATCH
 
@@ -355,7 +355,7 @@ class Segment:
     def read_end(self) -> int:
         """Finds the greatest timestamp and returns the last offset, ``base_offset - 1`` if empty.
 
-        The indexes tell both up to their last entries; what is behind is scanned. Raises
+        The indexes tell both up to their last entries; the batches behind those are scanned. Raises
         MalformedBatch.
         """
         if not self.files.is_made:
@@ -378,7 +378,7 @@ class Segment:
         return self.start_upto(MAX_POSITION)
 
     def start_upto(self, position: int) -> int:
-        """Returns where the last batch with a correct index entry begins, at or before ``position``; 0: none."""
+        """Returns where the last batch with a correct index entry begins, at or before ``position``; 0 without one."""
         entry = self.offset_index.last_upto(position)
         if entry is not None and not self.agrees(entry):
             self._rebuild_once()
@@ -414,7 +414,7 @@ class Segment:
             self.index_is_full = True
 
     def is_full_with(self, offset_bytes: int, time_bytes: int) -> bool:
-        """Returns True if indexes of these lengths have no room for one more entry, and the time index for its last."""
+        """Returns True if indexes of these lengths cannot take another entry. The time index reserves its last one."""
         room = self.max_index_bytes
         offset_entry, time_entry = self.offset_index.ENTRY_SIZE, self.time_index.ENTRY_SIZE
         return offset_bytes + offset_entry > room or time_bytes + 2 * time_entry > room
@@ -443,7 +443,7 @@ class Segment:
         return located is not None and located.batch.last_offset == entry.offset
 
     def _rebuild_once(self) -> None:
-        """Rebuilds the indexes after one of them was found wrong, at most once.
+        """Rebuilds the indexes because one of them was found wrong; does so only once.
 
         If the log's framing is broken, the old indexes stay, because they lead past the damage.
         """

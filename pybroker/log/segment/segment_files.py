@@ -1,8 +1,8 @@
 """The files of one segment: opens, syncs, renames and removes them.
 
-The ``.log`` is opened on first use and closed when the cache of open files needs room; the indexes do so themselves.
-Files are first renamed to ``.deleted``, which is quick and final. Unlinking may be slow and is done elsewhere; a start
-removes what a crash has left.
+The ``.log`` is opened on first use and closed when the cache of open files needs room; the indexes open and close their
+files themselves. A deletion first renames files to ``.deleted``, which is quick and final. Unlinking may be slow and is
+done elsewhere; a start removes the files that a crash has left.
 
 Thread-safety: loop's thread only, except ``sync``, which one pool thread at a time may call.
 """
@@ -55,7 +55,7 @@ class SegmentFiles:
         self.is_made = True
         """False if there are no files yet, because the log is new and has no records."""
         self.is_removed = False
-        """True if the files are removed, or about to be. Another segment may then have files of these names."""
+        """True if the files are removed or are about to be. Another segment may then have files of these names."""
         self.offset_index = OffsetIndex(storage, cache, folder, base_offset)
         self.time_index = TimeIndex(storage, cache, folder, base_offset)
         self.txn_index = TransactionIndex(storage, cache, folder, base_offset)
@@ -72,12 +72,12 @@ class SegmentFiles:
 
     @property
     def modified_ms(self) -> int:
-        """When the ``.log`` was last written; nothing of it was appended later."""
+        """When the ``.log`` was last written. None of its records was appended later."""
         return self.storage.modified_ms(self.path)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Within ``with``, keeps everything open and read that a change of the files needs. Raises OSError."""
+        """Within ``with``, keeps files open and entries in memory that a change of the files needs. Raises OSError."""
         if not self.is_made:
             self.make()
         self._cache.forget(self)  # because the cache may close its files at any time, on any thread
@@ -92,12 +92,13 @@ class SegmentFiles:
                 self._cache.admit(self)
 
     def release(self) -> None:
-        """Closes the ``.log``. Its existing bytes must then be checked again; later appends are trusted."""
+        """Closes the ``.log``. Reads must then check its existing bytes again; later appends are trusted."""
         self.was_released = True  # first, because another thread may open the file again at once
         self.data = None
 
     def borrow(self) -> DataFile:
-        """Returns the ``.log`` file. If it was not open, it does not stay open, so that an idle log stays idle."""
+        """Returns the ``.log`` file. If it was not open, it does not stay open, so that idle logs have no open files.
+        """
         return self.data or (self.storage.open(self.path) if self.is_made else self.make())
 
     def save_indexes(self) -> None:
@@ -109,7 +110,7 @@ class SegmentFiles:
     def sync(self, *, with_indexes: bool) -> None:
         """Syncs the ``.log`` and the transaction index, with ``with_indexes`` also the other indexes.
 
-        Raises OSError, after which it must never be retried.
+        After an OSError, it must never be called again for these files.
         """
         if not self.is_made:
             return
@@ -170,7 +171,7 @@ class SegmentFiles:
         return file
 
     def place(self) -> None:
-        """Gives a ``.log`` that was created under another name its own; needs no file descriptor. Raises OSError."""
+        """Renames a ``.log`` that was created under a temporary name; needs no file descriptor. Raises OSError."""
         file = self.data
         assert file is not None
         self.storage.rename(file.path, self.path)

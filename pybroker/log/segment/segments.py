@@ -1,8 +1,8 @@
 """The segments of a log, ordered by base offset.
 
 A lookup of an offset first finds its segment here by a binary search, and then searches that segment's
-index. Invariant: there is at least one segment once the log is open; the last one is active, the
-only one that grows.
+index. Invariant: there is at least one segment once the log is open. The last one is the active one,
+and only this one grows.
 
 Thread-safety: changed on the loop's thread only; ``snapshot`` returns a list for other threads that does
 not change.
@@ -50,7 +50,7 @@ class Segments:
         return list(self._segments)
 
     def find(self, offset: int) -> int:
-        """Returns the number of the segment that would hold ``offset``, 0 for offsets before all of them."""
+        """Returns the index of the segment that would have ``offset``, 0 for an offset before all segments."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_offset(self, number: int, log_end_offset: int) -> int:
@@ -68,7 +68,8 @@ class Segments:
     def end_of_cut(self, offset: int) -> tuple[Segment, Located | None, int]:
         """Returns what a truncation at ``offset`` affects. Raises OSError, MalformedBatch.
 
-        These are the segment that it shortens, the first batch of it that is removed, and the resulting log end.
+        Returns the segment that it shortens, the first batch of this segment that it removes, and the resulting log
+        end.
         """
         segment = self._segments[self.find(offset)]
         cut = segment.batch_reaching(offset)

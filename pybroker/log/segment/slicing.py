@@ -67,7 +67,7 @@ def _read(
 
 
 def _whole_batches(segment: Segment, start: int, max_bytes: int, offset: int, min_one: bool) -> tuple[int, int]:
-    """Returns where the batches from ``start`` that fit into ``max_bytes`` end, and the offset behind them.
+    """Finds the batches from ``start`` that fit into ``max_bytes``; returns their end and the offset behind them.
     """
     limit = start + max_bytes
     end, next_offset = start, offset

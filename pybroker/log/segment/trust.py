@@ -1,11 +1,11 @@
 """Tracks which bytes of a segment may be served without checking their CRCs again.
 
-A record that was damaged on disk must never be served, but to check every byte of every fetch
-would cost as much as sending it. So some bytes are trusted: those that this
-process appended (from ``_appended_from`` on), and the ranges that a read has checked. Everything
-else, such as all that existed at the start, is checked batch by batch when it is first read.
+A record that was damaged on disk must never be served. But a check of every byte of every fetch
+would take as long as sending it. So some bytes are trusted: those that this
+process appended (from ``_appended_from`` on), and the ranges that a read has checked. All other
+bytes, such as those that existed at the start, are checked batch by batch when they are first read.
 
-Trust is lost when the bytes may have left the page cache and come from the disk again. This is so when the file was
+Trust is lost when the bytes may have left the page cache and come from the disk again. This happens when the file is
 closed to make room for others, and in each round of the periodic retention. Trust is also lost when the file's
 modification time shows that another process wrote to it.
 """
@@ -25,7 +25,7 @@ class Trust:
         self._checked: Intervals | None = None
 
     def covers(self, start: int, end: int) -> bool:
-        """True if all of ``[start, end)`` is trusted."""
+        """Returns True if all of ``[start, end)`` is trusted."""
         if start >= self._appended_from:
             return True
         return self._checked is not None and self._checked.covers(start, end)
@@ -37,7 +37,7 @@ class Trust:
         self._checked.add(start, end)
 
     def lose(self, size: int) -> None:
-        """Trusts nothing below ``size``, the segment's current size, any longer."""
+        """Trusts no byte below ``size``, the segment's current size, any longer."""
         self._appended_from = size
         self._checked = None
 

@@ -1,7 +1,7 @@
 """Opens the logs of a log dir when a broker starts.
 
-The four checkpoint files are read first, and their entries go to ``recovery``, log by log. They are not written before
-every log is open, because they are written as a whole and would lose the entries of logs that are not open.
+The four checkpoint files are read first, and ``recovery`` gets the entries of each log. The files are not written
+before every log is open, because each is written as a whole and would lose the entries of logs that are not open.
 
 Thread-safety: blocks; no other code knows the logs yet.
 """
@@ -38,7 +38,7 @@ class Opened(NamedTuple):
     checkpointed: set[TopicPartition]
     """All logs in the checkpoint files, whether or not they exist."""
     returned: list[str]
-    """Folders of logs that were strays, and whose offsets are only in their notes so far."""
+    """The folders of logs that were strays, and whose offsets are only in ``stray.json`` so far."""
 
 
 class Checkpoints(NamedTuple):
@@ -104,7 +104,7 @@ def open_logs(
 
 @contextlib.contextmanager
 def _mapping(threads: int) -> Iterator[Callable[..., Iterable[Log | None]]]:
-    """Yields a ``map`` that runs on ``threads`` threads, for 1 on the caller's."""
+    """Yields a ``map`` function that runs on ``threads`` threads; for 1, on the caller's thread."""
     if threads == 1:
         yield map
         return
@@ -113,7 +113,7 @@ def _mapping(threads: int) -> Iterator[Callable[..., Iterable[Log | None]]]:
 
 
 def _is_log(storage: Storage, folder: str, files: Mapping[str, object]) -> bool:
-    """Returns True if a folder with these files has any file of a log, or is empty like that of a new log."""
+    """Returns True if a folder with these files is a log's: it has a log's file, or is empty like a new log's."""
     if partition_metadata.FILE_NAME in files:
         return True
     if not files and not storage.folders(folder):

@@ -159,7 +159,7 @@ class _Loader:
     # Leftovers
 
     def _known_files(self, found: Mapping[str, int]) -> dict[str, int]:
-        """Returns names and sizes. Files that are not the log's are ignored, and logged."""
+        """Returns names and sizes of the log's files. Logs the names of files that do not belong to the log."""
         known = {name: size for name, size in found.items() if file_state(name) is not None}
         if len(known) < len(found):
             foreign = ", ".join(sorted(found.keys() - known.keys()))
@@ -179,7 +179,8 @@ class _Loader:
                 self._remove(name)
 
     def _remove_unfinished_swaps(self) -> None:
-        """Removes ``.swap`` files beyond a ``.cleaned`` one: Kafka renames the parts of a split segment backwards."""
+        """Removes ``.swap`` files beyond a ``.cleaned`` one: Kafka renames a split segment's parts from last to first.
+        """
         cleaned = [int(name[:DIGITS]) for name in self.files if name.endswith(SUFFIX + CLEANED_SUFFIX)]
         for name in [name for name in self.files if cleaned and name.endswith(SWAP_SUFFIX)]:
             if int(name[:DIGITS]) >= min(cleaned):
@@ -239,13 +240,12 @@ class _Loader:
         return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
-        """Returns the first segment of a log. It has no file before it has records, unless it begins beyond 0."""
+        """Returns the first segment of a log. If it begins at 0, it has no file before it has records."""
         make = Segment.create if base_offset else Segment.unwritten
         return make(self.storage, self.log_dir.cache, self.folder, base_offset, self.now_ms)
 
     def _restart_at(self, segments: Segments, offset: int) -> Segments:
-        """Empties a log that ends before its start, because the checkpoint is newer than the records that have
-        survived.
+        """Empties a log that ends before its log start: the checkpointed start is newer than the surviving records.
         """
         logger.warning("%s ends before its log start offset %d, and is emptied and starts there", self.folder, offset)
         for segment in segments:
@@ -255,8 +255,9 @@ class _Loader:
     def _mend_index_files(self, segments: Segments, end: int) -> None:
         """Rebuilds missing and malformed index files of the first ``end`` segments.
 
-        The content of the others is checked when it is used. A missing ``.txnindex`` alone cannot be detected, because
-        most segments have none. Neighbouring segments are read only once, with or without snapshots of producers.
+        The content of the other index files is checked when it is used. A missing ``.txnindex`` alone cannot be
+        detected, because most segments have none. If neighbouring segments are rebuilt, each is read only once for the
+        producers.
         """
         producers: ProducerStates | None = None
         reached = 0
@@ -273,7 +274,7 @@ class _Loader:
                 reached = number + 1
 
     def _rebuild(self, segment: Segment, producers: ProducerStates) -> None:
-        """Rebuilds a segment's indexes, and brings ``producers`` from its begin to its end."""
+        """Rebuilds a segment's indexes, and advances ``producers`` from the segment's start to its end."""
         try:
             segment.rebuild_indexes()
             self._rebuild_aborted(segment, producers)
@@ -282,7 +283,7 @@ class _Loader:
             segment.seal()
 
     def _producers_before(self, segments: Segments, number: int) -> ProducerStates:
-        """Returns the producers as they were at the begin of a segment."""
+        """Returns the producers as they were at the start of a segment."""
         base = segments[number].base_offset
         known = [offset for offset in self._offsets_of(producer_snapshot.SUFFIX) if offset <= base]
         producers = ProducerStates(self.storage, self.folder, known)
@@ -307,7 +308,7 @@ class _Loader:
     def _is_synced(self, active: Segment, recovery_point: int) -> bool:
         """Returns True if the log ends at its recovery point: then all of it was synced.
 
-        A log with a transaction index does not count, because a truncation may have left that unsynced.
+        Returns False for a log with a transaction index, because a truncation may have left that index unsynced.
         """
         if f"{active.base_offset:020d}{TransactionIndex.SUFFIX}" in self.files:
             return False
@@ -369,7 +370,7 @@ class _Loader:
             raise MalformedBatch(segment.size, f"offsets {expected} to {following.base_offset - 1} are missing")
 
     def _is_hole_before(self, following: Segment, end: int, recovery_point: int) -> bool:
-        """Returns True if records are lost between ``end`` and the segment ``following``."""
+        """Returns True if records between ``end`` and the segment ``following`` are lost."""
         if end == following.base_offset or self._is_compacted_below(following.base_offset):
             return False
         return end < recovery_point or not _is_jump(end, following)
@@ -419,7 +420,7 @@ class _Loader:
         self.storage.sync_folder(self.folder)
 
     def _put_aside(self, segment: Segment) -> None:
-        """Removes a segment behind a hole from the log, and keeps its ``.log`` under another name."""
+        """Removes a segment that follows a hole from the log, and keeps its ``.log`` under another name."""
         if segment.size:
             logger.error("%s follows a damaged batch, and is kept as %s.quarantined-0", segment.path, segment.path)
             self.storage.rename(segment.path, f"{segment.path}.quarantined-0")
@@ -428,7 +429,7 @@ class _Loader:
     # Derived state
 
     def _end_offset(self, segments: Segments) -> int:
-        """Returns the offset behind the last batch; truncates a damaged end of the active segment before."""
+        """Truncates a damaged end of the active segment, and returns the offset behind the last batch."""
         try:
             return segments[-1].read_end() + 1
         except MalformedBatch as error:

@@ -1,8 +1,8 @@
-"""Opens a log as it was closed, without a look into its files.
+"""Opens a log as it was closed, without reading its files.
 
-``closed_logs`` keeps what a clean stop knew of each log. If the folder looks the same, only names and sizes of files
-are needed. What is in them is read when it is used: indexes with the first lookup, producers with the first batch of a
-producer. If something does not fit, ``recovery`` opens the log.
+``closed_logs`` has the state of each log at a clean stop. If the folder looks the same, only names and sizes of files
+are needed. The files' contents are read when they are used: indexes with the first lookup, producers with the first
+batch of a producer. If the folder has changed, ``recovery`` opens the log.
 
 Thread-safety: no state; nobody else knows the log yet.
 """
@@ -30,7 +30,7 @@ from pybroker.log.startup.recovery import DIGITS
 from pybroker.topic_partition import TopicPartition
 
 MAX_PRODUCERS_BYTES = 4096
-"""More producers than fit in here are read from their snapshot."""
+"""The most bytes of producers in the file of closed logs. If they are more, a start reads them from their snapshot."""
 _KEPT = (Start.OPENS, Start.READS)
 
 
@@ -54,8 +54,9 @@ def describe(log: Log) -> ClosedLog | None:
 
 
 def _digest_of_unchanged(log: Log) -> str | None:
-    """Returns the digest that the start found. If the log has changed unnoticed, the next start finds a different
-    digest.
+    """Returns the digest that the start found, None if the log has changed since then.
+
+    If the files have changed without this broker's knowledge, the next start finds a different digest.
     """
     if log.files.found is None:
         return None
