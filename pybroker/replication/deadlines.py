@@ -16,7 +16,10 @@ MIN_SWEEP = 64
 EXPIRED = 2
 
 Deadline = list[Any]
-"""When it is due by the loop's clock, a number that makes entries unequal, and the callback (None: cancelled)."""
+"""An entry of the heap: the time by the loop's clock, a number that makes entries unequal, and the callback.
+
+The callback of a cancelled entry is None.
+"""
 
 
 class Deadlines:
@@ -37,7 +40,7 @@ class Deadlines:
         return len(self._heap)
 
     def add(self, delay_ms: int, expired: Callable[[], None]) -> Deadline:
-        """Calls ``expired()`` in ``delay_ms``, unless the returned deadline is cancelled before."""
+        """Calls ``expired()`` after ``delay_ms``, unless the returned deadline is cancelled before."""
         at = self._loop.time() + delay_ms / 1000
         self._number += 1
         deadline: Deadline = [at, self._number, expired]
@@ -57,7 +60,7 @@ class Deadlines:
                 self._cancelled = 0
 
     def close(self) -> None:
-        """Makes no further calls."""
+        """Stops the timer, so that no further callback is called."""
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()

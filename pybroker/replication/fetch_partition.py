@@ -16,19 +16,19 @@ UNKNOWN = -1
 
 
 class Isolation(IntEnum):
-    """Up to which offset a reader may read. The first two values are the wire's ``isolation_level``."""
+    """Up to which offset a reader may read. The first two values are those of ``isolation_level`` in requests."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
     LOG_END = 2
-    """For followers: they read uncommitted records, which become committed by that."""
+    """For followers: they read up to the log end, and records become committed when followers have read them."""
 
 
 class FetchPartition:
-    """What a fetch asks of one partition. A fetch session keeps it from request to request.
+    """A fetch's request for one partition. A fetch session keeps it from request to request.
 
-    ``topic`` identifies the topic up to Fetch v12; it is None from v13 on, where ``topic_id`` does. Epochs that the
-    request does not name are -1.
+    ``topic`` identifies the topic up to Fetch v12. From v13 on it is None, and ``topic_id`` identifies the topic.
+    Epochs that the request does not name are -1.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class FetchPartition:
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
         self.sent_high_watermark = UNKNOWN
-        """The high watermark that the last response of the session told the fetcher."""
+        """The high watermark in the last response of the session."""
         self.sent_log_start_offset = UNKNOWN
 
     @property
@@ -113,7 +113,7 @@ class PartitionRead:
         self.aborted: list[AbortedTransaction] | None = None
         """Aborted transactions that overlap ``records``;
 
-        None unless the reader asked for committed records only.
+        None unless the reader wants committed records only.
         """
         self.diverging: EpochEnd | None = None
         """The end of the newest epoch that both logs share, if the fetcher's log diverges from the leader's."""

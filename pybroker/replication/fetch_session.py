@@ -18,12 +18,13 @@ and sends full requests. All sessions together also remember at most ``MOST_PART
 Beyond that, idle sessions are evicted, and a session that grows too large ends. No session begins for a topic name of
 more than ``LONGEST_NAME`` characters, which no topic has.
 
-A session may hold partitions that its owner may not read, or that do not exist, as in Kafka: they may be there later.
-Principals share slots and partitions, so that no principal takes all of them. If one has more than another would have
-with its new session, its least recently used session is evicted. No session of a principal that has fewer is evicted.
-For others than its owner a session does not exist: Kafka lets them continue or end it, and so tells them its topics.
+A session may have partitions that its owner may not read, or that do not exist, as in Kafka: this may change later.
+Principals share slots and partitions, so that no principal takes all of them. A new session may evict the least
+recently used session of the principal that has most. That principal must have more than the new session's owner would
+then have. No session of a principal that has fewer is evicted. For everybody but its owner, a session does not exist.
+Kafka lets others continue or end it, and so tells them its topics.
 
-Pure: time (monotonic milliseconds) is an argument, and so is where session ids come from.
+Pure: time (monotonic milliseconds) and the source of session ids are arguments.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 0x7FFF_FFFF
 EVICTION_MS = 120_000
 MOST_PARTITIONS = 200_000
-"""At most so many partitions in all sessions; each takes up to a kilobyte."""
+"""How many partitions all sessions may have together; each takes up to a kilobyte."""
 LONGEST_NAME = 249
-"""Characters of a topic's name. Clients choose what they name, and must not fill memory with it."""
+"""How many characters a topic's name may have. Clients send any names, and must not fill the memory with them."""
 
 Key = tuple[str | bytes, int]
 Answer = tuple[FetchPartition, PartitionRead]
@@ -89,12 +90,12 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def value(self) -> tuple[int, int]:
-        """Returns the value of the session. Of two sessions, the one of smaller value is evicted first."""
+        """Returns the value of the session: a session with a smaller value is evicted before one with a larger."""
         return len(self.partitions), self.id
 
 
 class Context:
-    """One fetch request in its session: says what to read, and what of the reads to send.
+    """One fetch request in its session: has the partitions to read, and chooses which of them the response carries.
 
     This class is for a fetch without a session.
     """
@@ -103,7 +104,7 @@ class Context:
 
     def __init__(self, partitions: Sequence[FetchPartition]) -> None:
         self.partitions = partitions
-        """What to read, in this order."""
+        """The partitions to read, in this order."""
 
     def answer(self, reads: list[PartitionRead], now_ms: int) -> tuple[int, list[Answer]]:
         """Returns the session id and the partitions of the response. Raises InvalidFetchSessionEpoch."""
@@ -111,11 +112,14 @@ class Context:
         return self.end(now_ms), answers
 
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
-        """Returns those of the next ``reads`` that the response must carry. Raises InvalidFetchSessionEpoch."""
+        """Returns the partitions among the next ``reads`` that the response must carry.
+
+        Raises InvalidFetchSessionEpoch.
+        """
         return list(reads)
 
     def end(self, now_ms: int) -> int:
-        """Returns the session's id. Call it when ``some`` has had all partitions."""
+        """Returns the session's id. Call it after ``some`` has been called for all partitions."""
         return NO_SESSION
 
     def put_off(self) -> int:
@@ -143,7 +147,7 @@ class FullContext(Context):
         self._is_short = True
 
     def some(self, reads: Iterable[Answer]) -> list[Answer]:
-        """Returns all ``reads``, and notes in each partition the facts that the fetcher gets."""
+        """Returns all ``reads``, and notes in each partition the offsets that the response has."""
         answers = list(reads)
         for partition, read in answers:
             has_news(partition, read)
@@ -182,7 +186,7 @@ class IncrementalContext(Context):
         return answers
 
     def end(self, now_ms: int) -> int:
-        """Returns the session's id: the session continues."""
+        """Returns the session's id, because the session continues."""
         return self._session.id
 
     def put_off(self) -> int:
@@ -196,7 +200,7 @@ class IncrementalContext(Context):
 
 
 def has_news(partition: FetchPartition, read: PartitionRead) -> bool:
-    """Returns whether an incremental response must carry the partition; if so, notes what it tells."""
+    """Returns whether an incremental response must carry the partition; if so, notes the response's offsets."""
     news = (
         read.size > 0
         or read.high_watermark != partition.sent_high_watermark
@@ -206,13 +210,13 @@ def has_news(partition: FetchPartition, read: PartitionRead) -> bool:
     )
     if news:
         partition.sent_log_start_offset = read.log_start_offset
-        # after an error the partition is reported again, whatever its last state
+        # after an error, the next response has the partition again, even without news
         partition.sent_high_watermark = UNKNOWN if read.is_urgent else read.high_watermark
     return news
 
 
 class Share:
-    """What one principal has: its sessions, the least recently used one first, and their partitions."""
+    """The sessions of one principal, the least recently used one first, and the number of their partitions."""
 
     __slots__ = ("partitions", "sessions")
 
@@ -237,7 +241,7 @@ class FetchSessions:
         self._random_id = random_id
         self._sessions: dict[int, FetchSession] = {}
         self._shares: dict[str, Share] = {}
-        """The share of each principal, by principal."""
+        """The sessions of each principal, by principal."""
         self.partitions = 0
         """How many partitions all sessions together remember."""
 
@@ -272,7 +276,7 @@ class FetchSessions:
         if not session.partitions:
             self._end(session_id)
             return Context(())
-        self._touch(session, now_ms)  # it is in use: only others may be evicted as idle
+        self._touch(session, now_ms)  # it is in use, so that only other sessions may be evicted as idle
         if not self._has_room(now_ms, session.owner):
             self._end(session_id)
             raise errors.FetchSessionIdNotFound(f"session {session_id} has grown too large")
@@ -288,7 +292,7 @@ class FetchSessions:
         uses_topic_ids: bool,
         owner: str,
     ) -> FetchSession:
-        """Applies an incremental request's changes, or some of them, to its principal's session and returns it.
+        """Applies an incremental request's changes, or some of them, to the session, and returns the session.
 
         Raises the errors of ``context``.
         """
@@ -311,7 +315,7 @@ class FetchSessions:
     def create(
         self, partitions: dict[Key, FetchPartition], uses_topic_ids: bool, now_ms: int, owner: str
     ) -> FetchSession | None:
-        """Creates a session of a principal; None if there is no room for one of this size."""
+        """Creates and returns a session of a principal; returns None if there is no room for so many partitions."""
         if not self._has_room(now_ms, owner, len(partitions)):
             return None
         if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms, owner):
@@ -342,7 +346,7 @@ class FetchSessions:
                 del self._shares[session.owner]
 
     def _has_room(self, now_ms: int, owner: str, more: int = 0) -> bool:
-        """Evicts sessions until ``more`` partitions of the principal fit; False if they still do not."""
+        """Evicts sessions until ``more`` partitions of the principal fit; returns False if they still do not fit."""
         while self.partitions + more > MOST_PARTITIONS and self._sessions:
             own = self._shares.get(owner)
             would_have = more if own is None else own.partitions + more
@@ -363,7 +367,7 @@ class FetchSessions:
         return True
 
     def _end_of_largest(self, size_of: Callable[[Share], int], would_have: int) -> bool:
-        """Evicts a session of the principal that has most, unless the asking one ``would_have`` as much."""
+        """Evicts a session of the principal that has most; returns False if that is not more than ``would_have``."""
         largest = max(self._shares.values(), key=size_of, default=None)
         if largest is None or size_of(largest) <= would_have:
             return False
@@ -371,7 +375,7 @@ class FetchSessions:
         return True
 
     def _evict(self, size: int, now_ms: int, owner: str) -> bool:
-        """Evicts a session in favour of one with ``size`` partitions; False if none may be evicted."""
+        """Evicts a session in favour of a new one with ``size`` partitions; returns False if none may be evicted."""
         if self._end_idle(now_ms):
             return True
         count = len(self._shares.get(owner, ()))

@@ -4,8 +4,8 @@ Limits (KIP-74): partitions are read in the order of the request. The first one 
 however large, so that a consumer always makes progress. Each later one is limited to what is left of ``max_bytes``.
 
 A fetch is answered at once if it has ``min_bytes``, if a partition returns an error or a diverging epoch, or if it
-names no partitions. Else it waits. Whenever a partition changes, only that one is read again, since nothing else can
-have changed. So the read that ends the wait is also the one that is sent.
+names no partitions. Otherwise it waits. Whenever a partition changes, only that partition is read again, since the
+others have not changed. So the response has the records of the read that ended the wait.
 
 Pure: the caller provides a function that finds partitions.
 """
@@ -48,15 +48,15 @@ class Fetch:
     ) -> None:
         """``find`` returns a partition or raises KafkaError.
 
-        With ``must_lead``, a follower may not answer (Fetch before v11). ``select`` returns the replica that the
-        fetcher should read from instead, UNKNOWN for this one.
+        With ``must_lead``, a follower may not answer (Fetch before v11). ``select`` returns the replica from which the
+        fetcher should read, UNKNOWN for the replica on this broker.
         """
         self.wanted = wanted
         self.partitions: list[Partition | None] = []
         """The partition for each element of ``wanted``, None if it was not found."""
         self.reads: list[PartitionRead] = []
         self.size = 0
-        """Bytes of all ``reads``."""
+        """How many bytes all ``reads`` have."""
         self._find = find
         self._max_bytes = max_bytes
         self._min_bytes = min(min_bytes, max_bytes)
@@ -69,7 +69,8 @@ class Fetch:
         return self.read_some(self.wanted) or not self.wanted
 
     def read_some(self, some: Sequence[FetchPartition]) -> bool:
-        """Reads the next ones of ``wanted``. Returns True if the fetch should be answered when all are read."""
+        """Reads ``some``, the next partitions of ``wanted``. Returns True if the fetch need not wait once all are read.
+        """
         answer = False
         for wanted in some:
             partition: Partition | None = None

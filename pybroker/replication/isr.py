@@ -3,9 +3,9 @@
 A follower is *in sync* while at most ``replica.lag.time.max.ms`` have passed since it last fetched from the leader's
 log end. A replica outside the set rejoins when it has reached the high watermark and the start of the leader's epoch.
 
-A fetch proves what a broker has in one registration, but not in a later one: after a power failure, it registers
-again and may have fewer records. So a proposal names the registration whose fetches justify it, and fetches of an
-ended registration justify none (KIP-903).
+A fetch proves which records a broker has in one registration, but not in a later one: after a power failure, the broker
+registers again and may have fewer records. So a proposal names the registration whose fetches justify it, and fetches
+of an ended registration justify no proposal (KIP-903).
 
 The leader only proposes a change (``Expand``, ``Shrink``). The controller decides, and its answer comes back as
 ``confirm`` or ``give_up``. Until then the proposal is *pending*, and the high watermark counts the members of both
@@ -80,7 +80,7 @@ class Follower:
         self.fetched_ms = now_ms
 
     def was_caught_up(self, fetched_ms: int) -> None:
-        """Notes that the follower was caught up at ``fetched_ms``: it fetched from the log's end then."""
+        """Notes that the follower was caught up at ``fetched_ms``, when it fetched from the log's end."""
         self.caught_up_ms = max(self.caught_up_ms, fetched_ms)
         self.fetched_ms = max(self.fetched_ms, fetched_ms)
         self.leader_end_at_fetch = self.log_end_offset
@@ -138,7 +138,10 @@ class IsrTracker:
         broker_epoch: int = UNKNOWN_OFFSET,
         is_eligible: bool = True,
     ) -> Expand | None:
-        """Notes a follower's fetch and proposes to add the follower if it has caught up. Raises KeyError for others."""
+        """Notes a follower's fetch; proposes to add the follower if it has caught up.
+
+        Raises KeyError if the broker has no replica.
+        """
         follower = self.followers[replica]
         follower.on_fetch(offset, log_start_offset, leader_end, now_ms)
         follower.broker_epoch = broker_epoch
@@ -179,9 +182,9 @@ class IsrTracker:
         return proposal
 
     def reassign(self, replicas: Collection[int], now_ms: int) -> None:
-        """Takes over a new list of replicas; keeps what is known of those that stay.
+        """Takes over a new list of replicas; keeps the state of replicas that stay.
 
-        Drops a pending proposal with a removed replica, since the controller can only refuse it.
+        Drops a pending proposal that includes a removed replica, since the controller can only refuse it.
         """
         self.followers = {
             id: self.followers.get(id) or Follower(now_ms) for id in replicas if id != self._leader
@@ -191,7 +194,7 @@ class IsrTracker:
         self._maximal = self._others()
 
     def registered(self, replica: int, broker_epoch: int) -> bool:
-        """Notes the replica's only valid registration. Returns True if its follower had to wait for this to join."""
+        """Sets the replica's only valid registration. Returns True if the follower waited for it and may now join."""
         follower = self.followers.get(replica)
         if follower is None:
             return False
@@ -200,7 +203,7 @@ class IsrTracker:
         return waited and follower.is_eligible
 
     def set_ineligible(self, replica: int) -> None:
-        """Keeps the replica out of proposals: its broker has gone, or the controller has refused it."""
+        """Excludes the replica from proposals: its broker has gone, or the controller has refused it."""
         follower = self.followers.get(replica)
         if follower is not None:
             follower.is_eligible = False
@@ -228,7 +231,7 @@ class IsrTracker:
         return not self._maximal
 
     def low_watermark(self, leader_start: int) -> int:
-        """Returns the least log start of all replicas: every record below it is deleted everywhere."""
+        """Returns the lowest log start of all replicas: every record below it is deleted on all of them."""
         starts = (follower.log_start_offset for follower in self.followers.values())
         return min([leader_start, *starts])
 

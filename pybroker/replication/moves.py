@@ -1,8 +1,8 @@
 """Moves replicas between the log dirs of this broker (AlterReplicaLogDirs, KIP-113).
 
 A move runs in the background. Pool threads copy the log while it is in use, and sync the copy, until little is
-left. The loop's thread copies that rest between two requests, and from then on the log is in the new dir. Threads do
-the remaining syncs and removals (``log.moving``).
+left. The loop's thread copies the remaining bytes between two requests, and from then on the log is in the new dir.
+Threads do the remaining syncs and removals (``log.moving``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAUSE_S = 0.01
 """The pause between two attempts to switch a log to its new dir, which a running sync may prevent."""
 
 SETTLING_PAUSE_S = 1.0
-"""The pause before a move is completed again, after file descriptors were lacking."""
+"""The pause before the next attempt to complete a move, after file descriptors were lacking."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Moves:
             self._tasks[topic_partition] = self._loop.create_task(self._run(move, before))
 
     def preferred_dir(self, topic_partition: TopicPartition) -> str | None:
-        """Returns the log dir that was chosen for a new replica, and forgets it. None: no choice, or it is offline."""
+        """Removes and returns the log dir that was chosen for a new replica; None if there is none or it is offline."""
         path = self._preferred.take(topic_partition, self._clock.monotonic_ms())
         if path is None or any(log_dir.path == path for log_dir in self._logs.online_dirs):
             return path
@@ -96,7 +96,7 @@ class Moves:
         return False
 
     async def _settle(self, move: Move) -> None:
-        """Completes a move; repeats that while file descriptors are lacking. Raises KafkaStorageError."""
+        """Completes a move; tries again while file descriptors are lacking. Raises KafkaStorageError."""
         while True:
             try:
                 await self._loop.run_in_executor(self._settling, move.settle)

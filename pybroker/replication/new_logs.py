@@ -1,4 +1,4 @@
-"""The replicas whose logs are still to be created: each when a request first needs it, all of them soon.
+"""The replicas whose logs are still missing. A log is created when a request first needs it, otherwise soon.
 
 CreateTopics is answered when the topic's metadata is durable. The logs are empty, so they are created afterwards: one
 in each turn of the loop, in the order of the metadata. Nothing is acknowledged before its log exists. So a broker that
@@ -22,7 +22,7 @@ NOTHING: Final = frozenset[int]()
 
 
 class NewLogs:
-    """The logs that are still to be created, by topic id and index. It is true while there are any."""
+    """The logs that are still missing, by topic id and index. The object is true while it has any."""
 
     def __init__(self, make: Make, loop: asyncio.AbstractEventLoop) -> None:
         """``make(topic id, index)`` creates one log; it returns None if that failed."""
@@ -40,7 +40,7 @@ class NewLogs:
         return iter([(topic_id, index) for topic_id, indexes in self._left.items() for index in indexes])
 
     def of(self, topic_id: bytes) -> Set[int]:
-        """Returns the indexes of the topic's partitions whose logs are still to be created."""
+        """Returns the indexes of the topic's partitions whose logs are still missing."""
         return self._left.get(topic_id, NOTHING)
 
     def add(self, topic_id: bytes, index: int) -> None:
@@ -51,7 +51,7 @@ class NewLogs:
             self._queue.append((topic_id, index))
 
     def discard(self, topic_id: bytes, index: int) -> bool:
-        """Removes a log that exists or is not needed. Returns True if it was still to be created."""
+        """Removes a log that exists by now or is not needed. Returns True if the log was among the missing ones."""
         left = self._left.get(topic_id)
         if left is None or index not in left:
             return False
@@ -65,7 +65,7 @@ class NewLogs:
         self._left.pop(topic_id, None)
 
     def make(self, topic_id: bytes, index: int) -> Partition | None:
-        """Creates the log if that is still to be done, and returns its partition; else returns None."""
+        """Creates the log if it is still missing, and returns its partition; otherwise returns None."""
         return self._make(topic_id, index) if self.discard(topic_id, index) else None
 
     def go_on(self) -> None:
@@ -90,6 +90,6 @@ class NewLogs:
             self._next_turn = None
 
     def close(self) -> None:
-        """Creates no further logs, because the broker stops."""
+        """Stops creating logs, because the broker stops."""
         self.pause()
         self._left.clear()

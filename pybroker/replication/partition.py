@@ -5,13 +5,13 @@ A partition *leads* (appends, serves every read), *follows* (serves the reads th
 the controller gives a new leader epoch. A request that names an epoch is first checked against it (KIP-320): an older
 one gets FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH. Only then the partition checks whether it leads.
 
-The *high watermark* is the least log end of the in-sync replicas (``isr``). Consumers read below it, and a produce with
-acks=all is acknowledged when it has passed the records. It never falls within an epoch. While fewer replicas
-are in sync than ``min.insync.replicas``, it does not advance, so records that few replicas have are not committed. The
-*last stable offset* is the end for read_committed.
+The *high watermark* is the lowest log end of the in-sync replicas (``isr``). Consumers read below it, and a produce
+with acks=all is acknowledged when the high watermark has passed its records. The high watermark never falls within an
+epoch. While fewer replicas are in sync than ``min.insync.replicas``, it does not advance, so records that few replicas
+have are not committed. The *last stable offset* is the end for read_committed.
 
-Pure: knows no loop, no wire and no clock, and reaches the disk only through its log. ``purgatory`` has the waiting
-requests. The caller wakes them after each method that says so.
+Pure: it knows no loop, no wire and no clock, and reaches the disk only through its log. ``purgatory`` has the waiting
+requests. The caller wakes them after each method whose docstring says so.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Partition:
         """The log end at which the current leader epoch began."""
         self.replicas: tuple[int, ...] = (node_id,)
         self.isr: IsrTracker | None = None
-        """None unless this replica leads."""
+        """The in-sync replicas if this replica leads, else None."""
         self._lag_time_max_ms = lag_time_max_ms
         self._lacks_replicas = False
         self._unavailable: errors.KafkaError | None = None
@@ -106,7 +106,7 @@ class Partition:
         elif changed or self.isr is None:
             self._begin_epoch(image, now_ms)
         else:
-            if not same_replicas:  # even if the controller's answer has already told us this partition epoch
+            if not same_replicas:  # even if the controller's answer to a proposal had this partition epoch already
                 self.isr.reassign(image.replicas, now_ms)
             if image.partition_epoch > known[1]:
                 self.isr.confirm(image.isr)
@@ -138,7 +138,7 @@ class Partition:
         self._leave(error)
 
     def go(self) -> None:
-        """Serves nothing further, because the topic was deleted or the replica has left this broker."""
+        """Refuses all further requests, because the topic was deleted or the replica has left this broker."""
         self._leave(errors.UnknownTopicOrPartition(f"{self.topic_partition} is gone"))
 
     def _leave(self, error: errors.KafkaError) -> None:
@@ -154,7 +154,7 @@ class Partition:
     # Checks
 
     def check_leader(self, epoch: int = NO_EPOCH) -> None:
-        """Checks that this replica leads, and in ``epoch`` if one is given.
+        """Checks that this replica leads; if ``epoch`` is given, that it leads in this epoch.
 
         Raises FencedLeaderEpoch, UnknownLeaderEpoch, NotLeaderOrFollower, KafkaStorageError, UnknownTopicOrPartition.
         """
@@ -162,7 +162,7 @@ class Partition:
             self.check(epoch, must_lead=True)
 
     def check(self, epoch: int, *, must_lead: bool) -> None:
-        """Checks as ``check_leader``, but also accepts a follower unless ``must_lead``."""
+        """Checks what ``check_leader`` checks, but also accepts a follower unless ``must_lead``."""
         if self._unavailable is not None:
             raise type(self._unavailable)(str(self._unavailable))
         if epoch != NO_EPOCH and epoch != self.leader_epoch:
@@ -338,9 +338,10 @@ class Partition:
     def decided(self, leader_epoch: int, partition_epoch: int, members: Collection[int]) -> bool:
         """Applies the controller's answer to a proposal, which may come before the metadata.
 
-        Returns True if this was news; the caller then wakes the waiting requests. A smaller set is not applied before
-        the metadata. The controller may know a ``min.insync.replicas`` that has not arrived here, and keep the removed
-        replica eligible for election (KIP-966); then nothing may be committed without that replica.
+        Returns True if the answer has changed anything; the caller then wakes the waiting requests. A smaller set is
+        not applied before the metadata. The controller may know a ``min.insync.replicas`` that has not arrived here,
+        and keep the removed replica eligible for election (KIP-966). Then no record may be committed without that
+        replica.
         """
         if self.isr is None or leader_epoch != self.leader_epoch or partition_epoch <= self.partition_epoch:
             return False
@@ -371,8 +372,8 @@ class Partition:
     def check_offsets_are_known(self, isolation: Isolation) -> None:
         """Raises OffsetNotAvailable while a new leader's high watermark is below the start of its epoch (KIP-207).
 
-        A transaction that was open then does not matter. In Kafka, read_committed consumers cannot find the end before
-        it is decided.
+        A transaction that was open at the start of the epoch does not matter. In Kafka, read_committed consumers cannot
+        find the end before such a transaction has ended.
         """
         if isolation is not Isolation.LOG_END and self.log.high_watermark < self.epoch_start_offset:
             raise errors.OffsetNotAvailable(
@@ -414,7 +415,7 @@ class Partition:
         return offset
 
     def low_watermark(self) -> int:
-        """Returns the least log start of all replicas. Raises the errors of ``check_leader``."""
+        """Returns the lowest log start of all replicas. Raises the errors of ``check_leader``."""
         self.check_leader()
         assert self.isr is not None
         return self.isr.low_watermark(self.log.log_start_offset)

@@ -30,7 +30,7 @@ class PartitionTable:
         self.node_id = node_id
         self.logs = logs
         self.new = new
-        """Replicas whose logs are still to be created. They are neither ``unopened`` nor lost."""
+        """Replicas whose logs are missing and will be created. They are neither in ``unopened`` nor in ``lost()``."""
         self.image = MetadataImage()
         """The metadata that this broker has applied."""
         self.topics: dict[str, dict[int, Partition]] = {}
@@ -54,19 +54,19 @@ class PartitionTable:
         partitions[partition.topic_partition.partition] = partition
 
     def expect(self, topic_id: bytes, index: int) -> bool:
-        """Notes that the replica should be here and is not yet. Returns True if that was noted before."""
+        """Notes that the replica should be here but is not open yet. Returns True if that was noted before."""
         replica = (topic_id, index)
         was_expected = replica in self.unopened
         self.unopened.add(replica)
         return was_expected
 
     def make_later(self, topic_id: bytes, index: int) -> None:
-        """Leaves a new log to ``new``, which creates it when it is needed or when the loop has time."""
+        """Adds a new log to ``new``, which creates it when a request needs it or when the loop has time."""
         self.unopened.discard((topic_id, index))
         self.new.add(topic_id, index)
 
     def must_wait(self, topic: TopicImage, image: PartitionImage, *, is_start: bool) -> bool:
-        """Returns True if the log may be on a missing disk, and no other replica surely has its records."""
+        """Returns True if the log may be on a missing disk, unless another replica certainly has its records."""
         replica, tp = (topic.id, image.index), TopicPartition(topic.name, image.index)
         is_gone = self.logs.offline_dirs or self.logs.directories.missing
         if is_start and is_gone and not self.logs.has(tp, topic.id):
@@ -81,7 +81,7 @@ class PartitionTable:
         return True
 
     def expect_no_more(self, topic_id: bytes, index: int) -> None:
-        """Notes that the replica is here, or need not be."""
+        """Notes that the replica is here or need not be here."""
         self.unopened.discard((topic_id, index))
         self.withheld.discard((topic_id, index))
         self.new.discard(topic_id, index)
@@ -127,12 +127,12 @@ class PartitionTable:
         raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.node_id}")
 
     def make(self, topic: str, index: int) -> Partition | None:
-        """Creates the partition's log if that is still to be done; returns None if it is not, or if it failed."""
+        """Creates the partition's log if it is still missing; returns None if it is not, or if that failed."""
         found = self.image.topic(topic)
         return None if found is None else self.new.make(found.id, index)
 
     def make_for(self, fetch: FetchPartition) -> None:
-        """Creates the log of the partition that a fetch names, if that is still to be done."""
+        """Creates the log of the partition that a fetch names, if it is still missing."""
         if fetch.topic is not None:
             self.make(fetch.topic, fetch.index)
         else:
@@ -160,7 +160,7 @@ class PartitionTable:
     def lost(self) -> frozenset[tuple[bytes, int]]:
         """Returns the replicas, by topic id and index, that should be here but are on no working disk.
 
-        While metadata is being applied, only its applied part counts.
+        While new metadata are being applied, the result is that of the part that has been applied.
         """
         offline = (partition for partition in self if partition.log.log_dir.offline) if self.logs.offline_dirs else ()
         return frozenset(self.unopened).union((each.topic_id, each.topic_partition.partition) for each in offline)

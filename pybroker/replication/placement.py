@@ -7,12 +7,13 @@ leader or follower.
 |---|---|
 | a replica is here, and its log too | it is opened, and gets the topic's configuration |
 | a replica is here for the first time | ``new_logs`` creates its log when it is needed; for internal topics at once |
-| the same, but a log dir is missing that may have the log | none is created (``PartitionTable.must_wait``) |
+| the same, but a log dir is missing that may have the log | no log is created (``PartitionTable.must_wait``) |
 | a replica has moved to other brokers | it is deleted |
 | the topic was deleted | ``delete_leaving`` deletes it |
 | anything else: another topic id, no such topic or partition | it is set aside as a *stray*, which keeps its files |
 
-So a log is deleted only after a change that says so. A start deletes no log because the metadata lack it.
+So a log is deleted only after a change of the metadata that removes its replica or topic. A start deletes no log just
+because the metadata do not have it.
 
 Loop's thread only; a pool deletes and recovers logs.
 """
@@ -48,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class Placement:
-    """Which partitions are here, and with which logs."""
+    """Decides which partitions are here, and with which logs."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class Placement:
         loop: asyncio.AbstractEventLoop,
         changes: Executor,
     ) -> None:
-        """``preferred_dir`` returns where a new log was asked for; ``changes`` runs what blocks."""
+        """``preferred_dir`` returns the log dir requested for a new log; ``changes`` runs work that blocks."""
         self._node_id = node_id
         self._partitions = partitions
         self._logs = logs
@@ -107,14 +108,14 @@ class Placement:
     def announce(self) -> None:
         """Tells the listeners which partitions this broker leads by the metadata last applied, and creates new logs.
 
-        Call it when that metadata is published, so that listeners find there what their logs refer to.
+        Call it when these metadata are published, so that listeners find the topics in them to which their logs refer.
         """
         self._is_applying = False
         self._roles.announce()
         self._partitions.new.go_on()
 
     def close(self) -> None:
-        """Creates no further logs."""
+        """Stops creating logs."""
         self._partitions.new.close()
         if self._telling is not None:
             self._telling.cancel()
@@ -129,7 +130,7 @@ class Placement:
                 await asyncio.sleep(0)
 
     def _changed(self, topic: TopicImage, before: TopicImage | None) -> Iterator[PartitionImage]:
-        """Yields the topic's partitions that have changed: of thousands, often one."""
+        """Yields the topic's partitions that have changed, often one among thousands."""
         if before is None or before.configs != topic.configs:
             yield from topic.partitions
             return
@@ -167,8 +168,8 @@ class Placement:
     async def _open(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
         """Opens the log of a partition that is new here, and returns the partition.
 
-        Returns None if the log is missing and is created later: always, unless a coordinator needs it at once or an
-        earlier attempt failed. Also returns None if the log may be on a missing disk.
+        If the log is missing, it is usually created later, and this returns None. It is created at once if a
+        coordinator needs it or an earlier attempt failed. Also returns None if the log may be on a missing disk.
         """
         tp = TopicPartition(topic.name, image.index)
         log = self._logs.get(tp)
@@ -200,7 +201,7 @@ class Placement:
         topic = self._partitions.image.topic_by_id(topic_id)
         image = None if topic is None else self._partitions.image.partition(topic.name, index)
         if topic is None or image is None or self._node_id not in image.replicas:
-            return None  # the metadata that is being applied takes it away
+            return None  # the metadata that are being applied remove it
         tp = TopicPartition(topic.name, index)
         self._partitions.expect(topic_id, index)
         try:
@@ -220,7 +221,7 @@ class Placement:
         self._telling = None
         self.on_lost()
 
-    # Logs that go
+    # Logs that are removed
 
     async def _remove_topics(self, topics: Iterable[TopicImage]) -> None:
         """Removes the replicas of deleted topics, and leaves their logs to ``delete_leaving``."""
@@ -232,23 +233,23 @@ class Placement:
             await asyncio.sleep(0)
 
     async def delete_leaving(self) -> None:
-        """Deletes the logs of deleted topics. When this returns, that is durable; a thread then deletes the files."""
+        """Deletes the logs of deleted topics; returns when the deletion is durable. A thread then deletes the files."""
         while self._logs.leaving:
             await self._loop.run_in_executor(self._changes, self._logs.leaving.delete_some)
 
     async def _remove(self, partition: Partition) -> None:
-        """Removes a replica from this broker. Returns when that is durable; a thread then deletes the files."""
+        """Removes a replica from this broker; returns when the removal is durable. A thread then deletes the files."""
         self._roles.withdraw(partition)
         await self._delete([partition.topic_partition])
 
     async def _delete(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Deletes these logs. Returns when that is durable."""
+        """Deletes these logs; returns when the deletion is durable."""
         logs = self._logs.take_out(topic_partitions)
         if logs:
             await self._loop.run_in_executor(self._changes, self._logs.delete_all, logs)
 
     async def _drop_logs_of_others(self, deleted: Set[bytes]) -> None:
-        """Deletes logs of deleted topics once the whole image was read, and sets other logs that it lacks aside."""
+        """Deletes the logs of deleted topics. Other logs that the image does not have become strays."""
         await self._delete([log.topic_partition for log in self._logs if log.topic_id in deleted])
         image = self._partitions.image
         await self._set_aside([log for log in self._logs if reason_to_leave(log, image, self._node_id)])
@@ -265,7 +266,7 @@ class Placement:
             await self._loop.run_in_executor(self._changes, self._set_logs_aside, reasons)
 
     def _set_logs_aside(self, reasons: Mapping[Log, str]) -> None:
-        """Sets logs aside; blocks, so it runs on a pool thread."""
+        """Turns logs into strays; blocks, so it runs on a pool thread."""
         for log, why in reasons.items():
             try:
                 stray = self._logs.set_aside(log, why)

@@ -1,8 +1,8 @@
 """Fulfils acks=all: the records are on all in-sync replicas and, with ``flush.acks``, on their disks.
 
-The high watermark shows what the followers have. With ``flush.acks``, followers sync before they fetch again
-(``following.fetchers``), so it shows what is on their disks. The leader syncs as well; one sync serves all requests
-that wait for the same log.
+The high watermark shows which records the followers have. With ``flush.acks``, followers sync before they fetch again
+(``following.fetchers``), so the high watermark shows which records are on their disks. The leader syncs as well; one
+sync serves all requests that wait for the same log.
 
 Loop's thread only; syncs run on the pool.
 """
@@ -20,7 +20,7 @@ from pybroker.replication.purgatory import Purgatory, WaitingAck
 
 
 class Appended:
-    """An append: its outcome, and ``done``, a future that ends when ``acks`` is fulfilled (None: it is already).
+    """An append: its outcome, and ``done``, a future that ends when ``acks`` is fulfilled (None: already fulfilled).
 
     ``done`` raises NotEnoughReplicasAfterAppend, NotLeaderOrFollower, RequestTimedOut,
     KafkaStorageError.
@@ -45,7 +45,7 @@ class Promises:
     def promise(self, partition: Partition, last_offset: int, timeout_ms: int) -> WaitingAck | None:
         """Returns a future that ends when acks=all is fulfilled for the records up to ``last_offset``.
 
-        Returns None if it is already.
+        Returns None if it is fulfilled already.
         Raises the errors of ``Partition.is_replicated``.
         """
         synced = partition.log.config.flush_acks
@@ -72,7 +72,7 @@ class Promises:
     def sync(self, partition: Partition, offset: int, done: Done) -> bool:
         """Syncs the records below ``offset``, together with other requests, and calls ``done(error or None)``.
 
-        Returns True, without a call, if they are on the disk already.
+        If they are on the disk already, returns True and does not call ``done``.
         """
         commit = self._commits.get(partition)
         if commit is None:

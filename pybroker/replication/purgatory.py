@@ -2,12 +2,13 @@
 
 A waiting request is its own future, registered under each partition that may end its wait. Code that changes a
 partition (an append, an advanced high watermark, a sync, a new leader, a failed disk) calls ``wake``. The request then
-checks its condition and is answered at once if it is met, without a timer or a scan over all waiting requests. A wait
-also ends at its deadline, or with its connection: ``cancel``. Whichever comes first removes the request from all lists.
+checks its condition, and is answered at once if the condition is met. This needs no timer and no scan over all waiting
+requests. A wait also ends at its deadline, or with its connection (``cancel``). The first of these events removes the
+request from all lists.
 
 A fetch of many partitions is registered, and removed, in several turns of the loop (``WaitingForMany``). All these
-fetches together may watch ``MOST_WATCHED`` partitions. Beyond that, the one that has waited longest is answered with
-what it has.
+fetches together may watch ``MOST_WATCHED`` partitions. Beyond that, the fetch that has waited longest is answered with
+the records that it has.
 
 Loop's thread only.
 """
@@ -26,7 +27,7 @@ from pybroker.replication.partition import Partition
 from pyclient.protocol import errors
 
 PIECE: Final = 500
-"""The number of partitions whose finished requests are removed in one turn of the loop."""
+"""From how many partitions' lists one turn of the loop removes finished requests."""
 FEW: Final = 100
 MOST_WATCHED: Final = 500_000
 """How many partitions all requests with more than ``FEW`` may watch; each takes half a kilobyte."""
@@ -58,7 +59,7 @@ class Waiting(asyncio.Future[Any]):
         if not self.done():
             self.purgatory.remove(self)
             self.set_exception(error)
-            self.exception()  # a waiter still gets it, but none is required
+            self.exception()  # a waiter still gets the error, but without a waiter nothing is logged
 
     def cancel(self, msg: Any = None) -> bool:
         """Ends the wait without an answer, because the connection is gone."""
@@ -68,7 +69,7 @@ class Waiting(asyncio.Future[Any]):
 
 
 class WaitingFetch(Waiting):
-    """A fetch that does not have enough yet: ends with ``respond(reads)``."""
+    """A fetch that does not have enough bytes yet: ends with ``respond(reads)``."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class WaitingFetch(Waiting):
         self._respond = respond
 
     def woken(self, number: int) -> None:
-        """Reads that partition again. The fetch gets any error, not the caller of ``wake``."""
+        """Reads that partition again. An error goes to the fetch and not to the caller of ``wake``."""
         if self.done():  # one of many partitions may still be in some lists
             return
         try:
@@ -93,7 +94,7 @@ class WaitingFetch(Waiting):
                 self.expired()
 
     def expired(self) -> None:
-        """Answers with the records that are there."""
+        """Answers with the records that have been read."""
         try:
             response = self._respond(self._fetch.reads)
         except Exception as error:
@@ -111,7 +112,7 @@ class WaitingForMany(WaitingFetch):
         self.watched = self._entered
 
     def watch(self, numbers: Sequence[int]) -> None:
-        """Waits for these partitions of the fetch too; reads those again that have changed since they were read."""
+        """Also waits for these partitions of the fetch; reads those again that have changed since the first read."""
         partitions, reads = self._fetch.partitions, self._fetch.reads
         for number in numbers:
             if self.done():
@@ -197,9 +198,9 @@ class Purgatory:
         self._deadlines = Deadlines(loop)
         self._waiting: dict[Partition, dict[Watcher, Any]] = {}
         self._many: dict[Waiting, int] = {}
-        """Requests that watch more than ``FEW`` partitions, and how many; the one that waits longest comes first."""
+        """Requests that watch more than ``FEW`` partitions, with the number of these; the oldest comes first."""
         self._watched = 0
-        """How many partitions all of these watch."""
+        """How many partitions all these requests watch together."""
         self._leaving: deque[tuple[Waiting, list[Partition]]] = deque()
         """Finished requests, and the partitions in whose lists they still are."""
 
@@ -246,7 +247,7 @@ class Purgatory:
             del self._waiting[partition]
 
     def wake(self, partition: Partition) -> None:
-        """Calls all that watch ``partition``, because it has changed."""
+        """Calls all watchers of ``partition``, because it has changed."""
         watchers = self._waiting.get(partition)
         if watchers:
             for waiting, number in tuple(watchers.items()):
@@ -268,7 +269,7 @@ class Purgatory:
             self._deadlines.cancel(waiting.deadline)
 
     def _take_out(self) -> None:
-        """Removes finished requests from ``PIECE`` lists, and leaves the rest to the next turns of the loop."""
+        """Removes finished requests from ``PIECE`` lists; the next turns of the loop continue with the other lists."""
         left = PIECE
         while left and self._leaving:
             waiting, watched = self._leaving[0]

@@ -104,8 +104,8 @@ class ReplicaManager:
     ) -> None:
         """Connects this broker with the others of its cluster, for replication.
 
-        ``peers`` reaches them, ``send`` sends ISR proposals to the controller, ``image()`` returns the published
-        metadata, ``broker_epoch()`` the epoch of this broker's registration.
+        ``peers`` connects to the others, and ``send`` sends ISR proposals to the controller. ``image()`` returns the
+        published metadata, and ``broker_epoch()`` the epoch of this broker's registration.
         """
         loop, config = self._loop, self.config
         changes = IsrChanges(image, broker_epoch, send, self.purgatory.wake, loop)
@@ -163,8 +163,8 @@ class ReplicaManager:
     ) -> Appended:
         """Appends the marker that ends a transaction in one of its partitions, as with acks=all.
 
-        Raises InvalidProducerEpoch for a marker that comes too late, TransactionCoordinatorFenced for one of a replaced
-        coordinator, and the errors of ``append``.
+        Raises InvalidProducerEpoch for a marker that comes too late, TransactionCoordinatorFenced for a marker of a
+        replaced coordinator, and the errors of ``append``.
         """
         partition = self.partition(topic_partition)
         records = encode_marker(marker, now_ms)
@@ -225,7 +225,7 @@ class ReplicaManager:
         self._loop.call_soon_threadsafe(self._roles.drop_offline)
 
     def close(self) -> None:
-        """Cancels all waiting requests, fetches and moves, and creates no further logs."""
+        """Cancels all waiting requests, fetches and moves, and stops creating logs."""
         self._placement.close()
         if self.fetchers is not None and self.leading is not None:
             self.fetchers.close()

@@ -1,4 +1,4 @@
-"""Gives each partition of this broker its role, and takes it away, from all who have to know. Loop's thread only."""
+"""Gives each partition of this broker its role, and tells all parts that depend on it. Loop's thread only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Leadership = Callable[[TopicPartition, int | None], object]
 
 
 class Roles:
-    """Which partitions this broker leads and which it follows, and the parts that learn of it."""
+    """Sets which partitions this broker leads and which it follows, and has the parts that must know."""
 
     def __init__(
         self, partitions: PartitionTable, logs: LogManager, purgatory: Purgatory, promises: Promises, clock: Clock
@@ -37,25 +37,25 @@ class Roles:
         """Leader epochs that have begun here, but that the published metadata does not have yet."""
 
     def connect(self, leading: Leading, fetchers: Fetchers) -> None:
-        """``leading`` serves followers from now on, and ``fetchers`` fetch from leaders."""
+        """Lets ``leading`` serve followers and ``fetchers`` fetch from leaders, from now on."""
         self._leading, self._fetchers = leading, fetchers
 
     def on_leadership(self, listener: Leadership) -> None:
         """Calls ``listener(tp, epoch)`` when this broker begins to lead, ``listener(tp, None)`` when it stops.
 
-        The first call is made by ``announce``, the second at once.
+        ``announce`` makes the call for a beginning; the call for an end is made at once.
         """
         self._listeners.append(listener)
 
     def announce(self) -> None:
-        """Tells the listeners which leaderships have begun: the metadata of these is published."""
+        """Tells the listeners which leaderships have begun, now that the metadata with them are published."""
         begun, self._unannounced = self._unannounced, {}
         for topic_partition, leader_epoch in begun.items():
             for listener in self._listeners:
                 listener(topic_partition, leader_epoch)
 
     def on_brokers(self, brokers: Mapping[int, BrokerRegistration | None]) -> None:
-        """Brokers have registered, or have gone."""
+        """Handles brokers that have registered or have gone."""
         if self._leading is not None:
             self._leading.on_brokers(brokers)
 
@@ -82,7 +82,7 @@ class Roles:
             move.cancel()
 
     def _stop(self, partition: Partition, failure: errors.KafkaStorageError | None) -> None:
-        """Stops a partition: it serves no further requests. ``failure`` is that of its disk, None if it was removed."""
+        """Stops serving a partition. ``failure`` is the error of its failed disk, None if the partition was removed."""
         led = partition.is_leader
         if failure is None:
             partition.go()

@@ -12,7 +12,7 @@ ADVICE = "Its log is kept as the stray %s: see `pybroker log strays`"
 
 
 def reason_to_leave(log: Log, image: MetadataImage, node_id: int) -> str:
-    """Returns why the log belongs to no partition of this broker; empty if it does, or if that is unknown.
+    """Returns why the log belongs to no partition of this broker; "" if it belongs to one or if that is unknown.
 
     It is unknown if the store has the topic but its metadata cannot be read. A log without a topic id belongs to any
     topic of its name.

@@ -1,12 +1,13 @@
 """Drives the fetch sessions with the leaders of all partitions that this broker follows.
 
-Each leader has a ``Line`` with a connection of its own. While the broker follows anything there, one request waits at
-the leader for records; so what the leader appends arrives after one trip. The next request goes out as soon as the
-response has been handled.
+Each leader has a ``Line`` with a connection of its own. While the broker follows any partition of the leader, one
+request waits there for records. So records that the leader appends arrive after one trip. The next request goes out as
+soon as the response has been handled.
 
-With ``flush.acks``, the records are synced first, because the leader relies on the offset that a follower names. If
-a sync is refused (no file descriptor is left), its partition pauses and is synced again later; the others go on. The
-log start that a follower names is durable too. A thread writes it, and requests do not wait for that.
+With ``flush.acks``, the records are synced before the next request, because the leader relies on the offset that a
+follower names. If a sync is refused (no file descriptor is left), its partition pauses and is synced again later; the
+other partitions continue. The log start that a follower names is durable too. A thread writes it, and requests do not
+wait for that.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pyclient.protocol.errors import KafkaError
 
 PURPOSE: Final = "replication"
 KEEPING_PAUSE_S: Final = 1.0
-"""The pause until a log start is written again after a failure."""
+"""How long to wait after a failure to write a log start, before it is written again."""
 
 Done = Callable[[Any, "KafkaError | None"], object]
 
@@ -37,13 +38,13 @@ logger = logging.getLogger(__name__)
 
 
 class Peers(Protocol):
-    """The part of ``pybroker.net.peer.Peers`` that is used here."""
+    """The part of ``pybroker.net.peer.Peers`` that this module uses."""
 
     def post(self, node_id: int, message: Any, on_done: Done, *, timeout_ms: int, purpose: str) -> None: ...
 
 
 class Shell(Protocol):
-    """The part of the replica manager that is used here."""
+    """The part of the replica manager that this module uses."""
 
     purgatory: Purgatory
 
@@ -53,7 +54,7 @@ class Shell(Protocol):
 
 
 class Fetchers:
-    """The lines to all leaders, and which partition is fetched over which."""
+    """The lines to all leaders, and over which line each partition is fetched."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Fetchers:
         self._leaders: dict[Key, int] = {}
 
     def assign(self, partition: Partition) -> None:
-        """Fetches the partition from the leader of its new epoch, if that is another broker; else stops fetching it."""
+        """Fetches the partition from its leader. If this broker leads it or it has no leader, stops fetching it."""
         if partition.is_leader or partition.leader == NO_LEADER or not partition.is_available:
             self.stop(partition)
         else:
@@ -119,7 +120,7 @@ class Fetchers:
     def is_on_disk(self, partition: Partition, done: Callable[[Exception | None], None]) -> bool:
         """Returns True if the log's records are as durable as the topic requires.
 
-        Else syncs the log and calls ``done(error or None)``.
+        Otherwise it syncs the log, calls ``done(error or None)`` after that, and returns False.
         """
         log = partition.log
         return not log.config.flush_acks or self.shell.sync(partition, log.log_end_offset, done)
@@ -157,12 +158,12 @@ class Line:
         self._closed = False
 
     def go_on_soon(self) -> None:
-        """Sends all changes after this turn of the loop, so that they share a request."""
+        """Calls ``_go_on`` after this turn of the loop, so that one request has all changes of the turn."""
         if self._soon is None and not self._closed:
             self._soon = self._fetchers.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Does the due work: syncs, one piece of a truncation, and requests."""
+        """Does all work that is due: syncs, one piece of a truncation, and requests."""
         self._soon = None
         if self._closed:
             return
@@ -243,7 +244,7 @@ class Line:
             self._unsynced -= 1
 
     def _pause(self, now_ms: int) -> None:
-        """Asks the leader again after a pause, which doubles with each failure."""
+        """Delays the next request to the leader by a pause, which doubles with each failure."""
         self._retry_at_ms = now_ms + self._pause_ms
         self._pause_ms = self._fetchers.limits.longer(self._pause_ms)
         self.go_on_soon()

@@ -1,16 +1,18 @@
 """One partition that this broker follows: its position, and how a leader's response changes its log.
 
 A follower asks for the records behind its log's end and names the epoch of its last record. If the leader's history
-differs there, it answers with a *diverging epoch* (KIP-595): the offset up to which the logs may agree. The follower
-truncates its log there and asks again, until they agree. So leader epochs alone decide what is truncated, never the
-high watermark (KIP-101, KIP-279). Records that only the follower has are removed; records that both have stay.
+differs there, the leader answers with a *diverging epoch* (KIP-595): the offset up to which the logs may agree. The
+follower truncates its log to that offset and asks again, until the logs agree. So leader epochs alone decide what is
+truncated, never the high watermark (KIP-101, KIP-279). Records that only the follower has are removed; records that
+both have stay.
 
 The exception is a log of the old message formats, which has no epochs. It is truncated to its high watermark when it
 begins to follow.
 
 A deep truncation is done in pieces (``DeepCut``). The follower fetches nothing until it is complete.
 
-Pure: reaches the disk only through its log; time is an argument (``wall_ms`` the calendar's, ``now_ms`` monotonic).
+Pure: it reaches the disk only through its log. Time is an argument: ``wall_ms`` of the wall clock, ``now_ms``
+monotonic.
 """
 
 from __future__ import annotations
@@ -31,14 +33,14 @@ Key = tuple[bytes, int]
 
 
 class Position(NamedTuple):
-    """A follower's position, as it names it to its leader."""
+    """The position that a follower names to its leader."""
 
     offset: int
     leader_epoch: int
     last_epoch: int
     """The epoch of the record before ``offset``, -1 if there is none."""
     log_start_offset: int
-    """The log start that survives a crash, since the leader tells clients that all records below are deleted."""
+    """The durable log start. It must be durable: the leader tells clients that all records below it are deleted."""
 
     def is_same_place(self, other: Position | None) -> bool:
         """Returns True if a response to ``other`` also answers this position."""
@@ -66,15 +68,15 @@ class Followed:
         self.key: Key = (partition.topic_id, partition.topic_partition.partition)
         self.leader_epoch = partition.leader_epoch
         self.asked: Position | None = None
-        """The position that the leader was told last in the current session."""
+        """The position that was last named to the leader in the current session."""
         self.asked_in = 0
-        """The number of the first request that named this position; later ones may name another log start."""
+        """The number of the first request that named this position. Later requests may have another log start."""
         self.retry_at_ms = 0
         """After a failure, the partition is not fetched before this time."""
         self.cut: DeepCut | None = None
         """The truncation in progress. ``go_on_cutting`` has to finish it before the partition is fetched."""
         self.is_unsynced = False
-        """A sync was refused: the log has to be synced (``Source.take_unsynced``) before the partition is fetched."""
+        """True if a sync was refused: the log must be synced (``Source.take_unsynced``) before the next fetch."""
         self._pause_ms = FIRST_PAUSE_MS
         log = partition.log
         if log.leader_epochs.latest == UNDEFINED_EPOCH and log.log_end_offset > log.high_watermark:
@@ -82,7 +84,7 @@ class Followed:
 
     @property
     def position(self) -> Position:
-        """The end of the log, with its epochs and its durable start."""
+        """The end of the log, with its epochs and the durable log start."""
         log = self.partition.log
         return Position(log.log_end_offset, self.leader_epoch, log.leader_epochs.latest, log.kept_start_offset)
 
@@ -97,10 +99,10 @@ class Followed:
         return self.asked_in <= number and self.position.is_same_place(self.asked)
 
     def take(self, answer: Any, wall_ms: int) -> bool:
-        """Appends or truncates as the leader answered; ``answer`` is a PartitionData of Fetch without an error.
+        """Appends or truncates as ``answer`` says, a PartitionData of the leader's Fetch response without an error.
 
-        Returns True if the log or its high watermark has changed, False also if a truncation goes on (``cut``).
-        Raises CorruptMessage, KafkaStorageError.
+        Returns True if the log or its high watermark has changed. Returns False while a truncation is not complete
+        (``cut``). Raises CorruptMessage, KafkaStorageError.
         """
         self._pause_ms = FIRST_PAUSE_MS
         log = self.partition.log
@@ -132,7 +134,7 @@ class Followed:
     def go_on_cutting(self, wall_ms: int) -> bool:
         """Does another piece of ``cut``; returns True when the truncation is complete.
 
-        Raises CorruptMessage, KafkaStorageError. Then the log is unchanged, and the leader has to be asked again.
+        Raises CorruptMessage, KafkaStorageError. Then the log is unchanged, and the caller has to ask the leader again.
         """
         cut, self.cut = self.cut, None
         assert cut is not None
@@ -144,8 +146,8 @@ class Followed:
     def start_over(self, log_start_offset: int, wall_ms: int) -> bool:
         """Empties our log and lets it start where the leader's begins, because the leader has no records at our end.
 
-        It has deleted them, or never had them and knows none of our epochs. Returns False if that takes several pieces
-        (``cut``). Raises KafkaStorageError.
+        The leader has deleted these records, or it never had them and knows none of our epochs. Returns False if the
+        truncation takes several pieces (``cut``). Raises KafkaStorageError.
         """
         self.cut = DeepCut(self.partition.log, log_start_offset, starts_over=True)
         return not self.cut.takes_long and self.go_on_cutting(wall_ms)
@@ -158,9 +160,9 @@ class Followed:
 
 
 def agreed_end(log: Log, leader: EpochEnd) -> int:
-    """Returns the offset up to which ``log`` and its leader's may agree.
+    """Returns the offset up to which ``log`` and the leader's log may agree.
 
-    ``leader`` is the newest epoch of the leader that is not above our last one, and where it ends there.
+    ``leader`` is the leader's newest epoch that is not above our last one, and the end of that epoch in its log.
     """
     own = log.end_offset_for_epoch(leader.epoch)
     if leader.epoch == UNDEFINED_EPOCH or own.epoch == UNDEFINED_EPOCH:

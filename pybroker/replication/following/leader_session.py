@@ -1,17 +1,17 @@
-"""What this broker fetches from one leader: a fetch session over many partitions (KIP-227).
+"""The fetch session in which this broker fetches many partitions from one leader (KIP-227).
 
-The first request of a session names every partition. Later ones name only partitions whose position has changed, and
-those to forget; the leader answers with news only. A partition that fails leaves the session and returns after a
-pause, so that it does not delay the others.
+The first request of a session names every partition. Later requests name only partitions whose position has changed,
+and partitions to forget; the leader answers with news only. A partition that fails leaves the session and returns after
+a pause, so that it does not delay the others.
 
     next_request(…) -> request ... on_response(number, response, …) or on_failure()
 
 While a request waits at the leader for records, a second one may report a change, such as a new partition. The leader
-then answers the first at once. Responses come in order. A response counts for a partition only if its log still ends
-where the follower said last, in that request or before; it says each position only once. A log that is truncated in
-pieces is out of the session meanwhile: ``go_on_cutting`` does one piece of one log at a time.
+then answers the first at once. Responses come in order. A follower names each position only once. So a response is used
+for a partition only if the log still ends at the last position that was named in that request or before. While a log is
+truncated in pieces, its partition is not in the session: ``go_on_cutting`` does one piece of one log at a time.
 
-Pure: time is an argument (``now_ms`` monotonic, ``wall_ms`` the calendar's); sockets are the caller's.
+Pure: time is an argument (``now_ms`` monotonic, ``wall_ms`` of the wall clock); the caller has the sockets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REST_MS: Final = 1
 """The pause between two pieces of a truncation."""
 
 Throttle = Callable[[TopicPartition, int, int, int], int]
-"""Says how long to wait; see ``ReplicationThrottle.delay_ms``."""
+"""Returns how many milliseconds to wait; see ``ReplicationThrottle.delay_ms``."""
 
 _NOT_YET = (
     errors.NotLeaderOrFollower.code,
@@ -43,7 +43,7 @@ _NOT_YET = (
     errors.UnknownTopicOrPartition.code,
     errors.LeaderNotAvailable.code,
 )
-"""Errors that pass: one of the two brokers has not applied the latest metadata yet."""
+"""Temporary errors: one of the two brokers has not applied the latest metadata yet."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +80,9 @@ class Source:
         self._throttle = throttle
         self._followed: dict[Key, Followed] = {}
         self._news: dict[Key, Followed] = {}
-        """Partitions whose position may differ from what the leader was told."""
+        """Partitions whose position may differ from the last one that was named to the leader."""
         self._to_keep: dict[Key, Followed] = {}
-        """Partitions whose log start is not durable yet, and that ``take_starts_to_keep`` has not returned."""
+        """Partitions whose log start is not durable yet, and which ``take_starts_to_keep`` has not returned yet."""
         self._paused: dict[Key, Followed] = {}
         self._due_ms = NEVER_MS
         """The earliest time at which a paused partition may be fetched again."""
@@ -179,7 +179,7 @@ class Source:
             self._pause(followed, now_ms)
 
     def take_unsynced(self, now_ms: int) -> Partition | None:
-        """Returns a partition that ``await_sync`` has paused and whose pause is over: sync its log now."""
+        """Returns a partition that ``await_sync`` has paused and whose pause is over. The caller syncs its log."""
         if self._due_ms > now_ms:
             return None
         for followed in self._paused.values():
@@ -302,13 +302,13 @@ class Source:
         return False
 
     def go_on_cutting(self, now_ms: int, wall_ms: int) -> Partition | None:
-        """Does another piece of a truncation, if there is one; returns its partition when that was the last piece."""
+        """Does another piece of a truncation in progress; after the last piece, returns the partition."""
         if self._due_ms > now_ms:
             return None
         followed = next((each for each in self._paused.values() if each.cut is not None), None)
         if followed is None:
             return None
-        del self._paused[followed.key]  # it goes behind the others
+        del self._paused[followed.key]  # if it pauses again, it is behind the others
         try:
             is_over = followed.go_on_cutting(wall_ms)
         except errors.KafkaError as error:

@@ -62,5 +62,5 @@ class ReplicationThrottle:
 
 @lru_cache(maxsize=64)
 def _named_by(replicas: str) -> frozenset[str]:
-    """Splits a list of throttled replicas. Every fetch needs it, and while a large topic moves it has thousands."""
+    """Splits a list of throttled replicas. Cached, since each fetch needs it and a moving topic may list thousands."""
     return frozenset(replicas.split(","))

@@ -1,8 +1,9 @@
-"""Answers followers' fetches, and moves the partitions that this broker leads by them.
+"""Answers followers' fetches, which tell the leader how far the followers are.
 
 A follower that fetches from an offset has everything below it. That advances the high watermark and answers producers
-that wait for acks=all. If the follower has caught up, the leader proposes to add it to the in-sync replicas; if it has
-not for ``replica.lag.time.max.ms``, to remove it. ``isr_proposals`` sends these proposals to the controller.
+that wait for acks=all. If the follower has caught up, the leader proposes to add it to the in-sync replicas. If it has
+not caught up for ``replica.lag.time.max.ms``, the leader proposes to remove it. ``isr_proposals`` sends these proposals
+to the controller.
 
 Followers have fetch sessions of their own (``follower_session``), apart from consumers', so that neither can evict
 the other.
@@ -42,7 +43,7 @@ class Leading:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Iterating over ``partitions`` yields all of this broker at that time."""
+        """``partitions`` yields all partitions that this broker has at the time of the iteration."""
         self.changes = changes
         self._partitions = partitions
         self._purgatory = purgatory
@@ -116,7 +117,7 @@ class Leading:
             self._purgatory.wake(partition)
 
     def on_brokers(self, brokers: Mapping[int, BrokerRegistration | None]) -> None:
-        """Takes over new registrations (None: the broker has gone), for which followers may have waited to rejoin."""
+        """Takes over new registrations, for which followers may have waited to rejoin. None: the broker has gone."""
         for id, broker in brokers.items():
             session = self._sessions.pop(id, None) if broker is None else None
             if session is not None:
@@ -144,6 +145,6 @@ class Leading:
 
 
 def _told(partition: Partition, replica: int) -> tuple[int, int]:
-    """Returns the facts on which waiting requests depend: the high watermark, and the replica's log start."""
+    """Returns the two offsets on which waiting requests depend: the high watermark, and the replica's log start."""
     follower = partition.isr.followers.get(replica) if partition.isr is not None else None
     return partition.high_watermark, -1 if follower is None else follower.log_start_offset

@@ -1,15 +1,15 @@
 """The leader's side of a follower's fetch session, which visits only partitions that may have news.
 
 A broker may follow thousands of partitions of one leader. Each of its requests asks for all of them, but names only
-those whose position has changed. So the session remembers which partitions may have news: its *ready* ones, the only
-ones that it reads. A partition is ready if the request names it, if it has changed since, or if it did not fit whole
-into the last response. The session watches all its partitions for changes.
+partitions whose position has changed. So the session remembers which partitions may have news: the *ready* ones. It
+reads only these. A partition is ready if the request names it, if it has changed since the last request, or if it did
+not fit whole into the last response. The session watches all its partitions for changes.
 
-A request without news waits until a partition changes. The first request of a session never waits: before its
+If there is no news, a request waits until a partition changes. The first request of a session never waits: before its
 response, the follower has no session in which it could report changes.
 
-If a partition is not ready, the follower has all of it. So when it changes, the follower counts as caught up at the
-time of its last request. (Kafka notes this for every partition in every request.)
+If a partition is not ready, the follower has all of its records. So when the partition changes, the follower counts as
+caught up at the time of its last request. (Kafka notes this for every partition in every request.)
 
 A session belongs to one connection and ends with it. If another request comes while one waits, the waiting one is
 answered at once. Loop's thread only.
@@ -29,15 +29,15 @@ from pyclient.protocol import errors
 
 Respond = Callable[[int, list[Answer]], Any]
 Throttle = Callable[[TopicPartition, int, int, int], int]
-"""Says how long to wait; see ``ReplicationThrottle.delay_ms``."""
+"""Returns how many milliseconds to wait; see ``ReplicationThrottle.delay_ms``."""
 Note = Callable[[FetchPartition, Partition], None]
-"""Notes that the follower has everything below the offset that it names. Raises KafkaError without such a replica."""
+"""Notes that the follower has everything below the offset that it names. Raises KafkaError if it has no replica."""
 
 FIRST: Final = INITIAL_EPOCH
 
 
 class Asked(NamedTuple):
-    """A follower's request. ``partitions`` has only those that it names."""
+    """A follower's request. ``partitions`` has only the partitions that the request names."""
 
     session_id: int
     session_epoch: int
@@ -67,7 +67,7 @@ class WaitingFollower(Waiting):
         self._session = session
 
     def expired(self) -> None:
-        """Answers with the records and changes that are there."""
+        """Answers with the records and changes that are known by now."""
         self._session.hurry()
 
     def cancel(self, msg: Any = None) -> bool:
@@ -95,7 +95,7 @@ class FollowerSession:
         self.epoch = INITIAL_EPOCH
         """The epoch of the next request."""
         self.broker_epoch = -1
-        """The follower's registration. After a new one, it has to name all partitions again."""
+        """The follower's registration. After a new registration, the follower has to name all partitions again."""
         self._purgatory = purgatory
         self._find = find
         self._throttle = throttle
@@ -103,7 +103,7 @@ class FollowerSession:
         self._places: dict[Key, Place] = {}
         self._ready: dict[Key, None] = {}
         self._reads: dict[Key, PartitionRead] = {}
-        """The data read for the current request."""
+        """The data that were read for the current request, by partition."""
         self._size = 0
         self._min_bytes = self._max_bytes = 0
         self._is_first = False
@@ -160,7 +160,7 @@ class FollowerSession:
         return enough
 
     def _note(self, key: Key, note: Note) -> bool:
-        """Notes that the follower has everything below its offset. Returns True if it should be answered now."""
+        """Notes that the follower has everything below its offset. Returns True if it should get an answer now."""
         place, read = self._places[key], self._reads[key]
         assert place.partition is not None
         try:
@@ -173,7 +173,7 @@ class FollowerSession:
         return self._is_progress(place.wanted, read)
 
     def _read(self, key: Key) -> bool:
-        """Reads one partition. Returns True if the follower should be answered now."""
+        """Reads one partition. Returns True if the request should be answered now."""
         place = self._places[key]
         before = self._reads.get(key)
         if before is not None:
@@ -219,7 +219,7 @@ class FollowerSession:
     # While it waits, and between requests
 
     def woken(self, key: Key) -> None:
-        """Makes a changed partition ready, and answers a waiting request if that suffices."""
+        """Makes a changed partition ready, and answers a waiting request if it now has enough."""
         place = self._places.get(key)
         if place is None:
             return
@@ -236,7 +236,7 @@ class FollowerSession:
             follower.was_caught_up(self._fetched_ms)
 
     def hurry(self) -> None:
-        """Answers the waiting request, if there is one, with the records and changes that are there."""
+        """Answers the waiting request, if there is one, with the records and changes that are known by now."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or waiting.done():
             return
@@ -266,7 +266,7 @@ class FollowerSession:
         return answers
 
     def cancel(self, msg: Any = None) -> bool:
-        """Ends the session, because the broker stops."""
+        """Ends the session, because the broker is stopping."""
         self.close()
         return True
 
@@ -285,10 +285,10 @@ class FollowerSession:
 
 
 def _may_have_missed(before: FetchPartition, now: FetchPartition) -> bool:
-    """Returns True if the follower may not have taken over the high watermark that it was told last.
+    """Returns True if the follower may not have taken over the high watermark of the last response.
 
-    A follower ignores a response if its position has changed meanwhile. Nor can it use a high watermark beyond the
-    offset from which it fetched: outside the in-sync set, a follower may be that far behind.
+    A follower ignores a response if its position has changed meanwhile. It cannot use a high watermark beyond the
+    offset from which it fetched either: outside the in-sync set, a follower may be that far behind.
     """
     is_far = before.sent_high_watermark > before.fetch_offset
     return is_far or before.current_leader_epoch != now.current_leader_epoch

@@ -1,7 +1,7 @@
 """Sends the leaders' proposals about in-sync replicas to the controller (AlterPartition, KIP-497).
 
-One request at a time is in flight; it has all proposals that have gathered. The controller's answer for a partition is
-one of:
+One request at a time is in flight; it has all proposals that have been made since the last one. The controller's answer
+for a partition is one of:
 
 * the new set: the leader applies a larger set at once, a smaller one when its metadata arrives;
 * a refusal that leaves the set as it was (OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA): the proposal is dropped;
@@ -32,7 +32,7 @@ Send = Callable[[int, Sequence[IsrChange]], Awaitable[Sequence[IsrOutcome]]]
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
 REFUSED_PAUSE_S: Final = 0.5
-"""How long a refused follower is not proposed again."""
+"""How long to wait before a refused follower is proposed again."""
 MAX_PARTITIONS: Final = 2000
 
 SHOWN: Final = 5
@@ -127,7 +127,7 @@ class IsrChanges:
             return False
 
     def _take(self) -> list[Asked]:
-        """Takes out the next proposals; drops those that a new leader epoch or newer metadata has ended."""
+        """Removes and returns the next proposals, without those that a new leader epoch or newer metadata has ended."""
         asked: list[Asked] = []
         for partition, tracker in tuple(self._proposals.items())[:MAX_PARTITIONS]:
             del self._proposals[partition]
@@ -141,7 +141,7 @@ class IsrChanges:
             self._proposals.setdefault(partition, tracker)
 
     def _hear(self, asked: Asked, outcome: IsrOutcome) -> bool:
-        """Applies the controller's answer for one partition. Returns False if it has to be asked again."""
+        """Applies the controller's answer for one partition. Returns False if the proposal has to be sent again."""
         partition, tracker, proposal = asked
         if isinstance(outcome, KafkaError):
             logger.debug("%s: the in-sync replicas stay as they are: %s", partition.topic_partition, outcome)
@@ -201,8 +201,8 @@ def _change(partition: Partition, image: MetadataImage) -> IsrChange:
 def _epoch_of(replica: int, tracker: IsrTracker, proposal: Expand | Shrink, image: MetadataImage) -> int:
     """Returns the registration with which ``replica`` is to be in sync.
 
-    For a new member it is the one whose fetches justify the proposal, even if a newer one fetches now. The controller
-    has confirmed current members itself, as long as the partition epoch is the same.
+    For a new member, it is the registration whose fetches justify the proposal, even if a newer one fetches now. The
+    controller has confirmed current members itself, as long as the partition epoch is the same.
     """
     if isinstance(proposal, Expand) and replica == proposal.replica:
         return proposal.broker_epoch

@@ -1,8 +1,8 @@
 """Chooses the replica that a consumer should read from: one in the consumer's rack, if possible (KIP-392).
 
 With ``replica.selector.class`` set to Kafka's RackAwareReplicaSelector, the leader redirects a consumer to a replica
-in its rack. Among the in-sync ones that hold the offset, it chooses the one with the most records. If the leader is in
-that rack, it serves the consumer itself.
+in its rack. It chooses the replica with the most records, among the in-sync ones that have the offset. If the leader is
+in that rack, it serves the consumer itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pybroker.replication.partition import Partition
 RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 Select = Callable[[Partition, FetchPartition], int]
-"""Returns the replica to read from, UNKNOWN for this one."""
+"""Returns the replica to read from, UNKNOWN for the replica on this broker."""
 
 
 def is_rack_aware(config: BrokerConfig) -> bool:
