@@ -1,8 +1,9 @@
-"""Returns stray logs to their topic: it makes the topic's nodes again, with its id, for the brokers that have the logs.
+"""Returns stray logs to their topic: it creates the topic's nodes again, with the topic's id, and with replicas on the
+brokers that have the logs.
 
 The brokers must be stopped. When they start, they find the topic, and each takes its strays back as its logs. The
 in-sync replicas are no longer known. So the broker with the most records leads, in an epoch above all epochs in the
-logs. The others truncate the records that it does not have, and fetch the rest.
+logs. The others truncate the records that the leader does not have, and fetch the ones that they lack.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def _partition(index: int, holders: list[Holder]) -> PartitionImage:
 
 
 async def adopt(store: CoordinationStore, topic: TopicImage) -> None:
-    """Creates the topic's nodes. Keeps a configuration that still exists. Without one, retention deletes nothing until
-    one is set.
+    """Creates the topic's nodes. Keeps a configuration that still exists. If none exists, retention deletes nothing
+    until one is set.
 
     Raises Refused, CoordinationError.
     """

@@ -1,6 +1,6 @@
 """Creates topics that a broker needs: internal ones, and those that a client's Metadata request names.
 
-Any broker may need them. One that is not the controller asks the controller.
+Any broker may need them. A broker that is not the controller asks the controller.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class AutoCreation:
     """Creates topics on any broker."""
 
     def __init__(self, config: BrokerConfig, cache: MetadataCache, create: Create) -> None:
-        """``create`` creates topics, by the controller on whichever broker."""
+        """``create`` lets the controller create topics, on this broker or another."""
         self._config = config
         self._cache = cache
         self._create = create
         self._told: dict[str, str] = {}
-        """The reason that was last logged, by the name of an internal topic; "" is for all other topics."""
+        """The reason that was last logged, by the name of an internal topic; all other topics share the key ""."""
 
     async def ensure_internal(self, name: str) -> TopicImage:
         """Returns the internal topic, after creating it if necessary. Raises the KafkaError that prevents it."""
@@ -67,7 +67,7 @@ class AutoCreation:
         return NewTopic(name)
 
     def _tell_missing(self, name: str, error: KafkaError) -> None:
-        """Logs once why a topic cannot be created; clients ask again and again, and for any names."""
+        """Logs once why a topic cannot be created, since clients ask again and again and may name any topic."""
         reason, kind = str(error), name if name in INTERNAL_TOPICS else ""
         if reason != self._told.get(kind):
             self._told[kind] = reason

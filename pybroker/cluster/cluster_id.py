@@ -1,4 +1,4 @@
-"""The cluster's id. It tells a broker whether its data belong to the cluster of this store."""
+"""The cluster's id, by which a broker finds out whether its data belong to the cluster of this store."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pybroker.store.interface import CoordinationError, CoordinationStore, Creat
 
 
 class ClusterMismatch(Exception):
-    """The store belongs to another cluster than this broker's data."""
+    """Raised if the store belongs to another cluster than this broker's data."""
 
 
 class StoreIsEmpty(CoordinationError):
-    """The store no longer contains a cluster."""
+    """Raised if the store no longer contains a cluster."""
 
 
 async def join_cluster(store: CoordinationStore, own: str | None, new_id: Callable[[], str]) -> str:
-    """Returns the cluster's id: the store's, else ``own`` (of this broker's data), else a new one.
+    """Returns the cluster's id: the store's id, else ``own`` (the id in this broker's data), else a new one.
 
     Makes the folders of the store. Raises ClusterMismatch if store and data differ.
     """
@@ -48,7 +48,8 @@ async def _lay_out(store: CoordinationStore, cluster_id: str | None) -> None:
 
 
 async def check_cluster(store: CoordinationStore, own: str) -> None:
-    """Raises StoreIsEmpty or ClusterMismatch if the store is not the one of cluster ``own``, which was joined."""
+    """Raises StoreIsEmpty or ClusterMismatch if the store is not that of ``own``, the cluster that this broker joined.
+    """
     stored = await _stored_id(store)
     if stored is None:
         raise StoreIsEmpty(

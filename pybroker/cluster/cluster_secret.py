@@ -1,9 +1,9 @@
 """The secret of the cluster, as this broker knows it; ``peer_secret`` explains its use.
 
-It is a node of the coordination store, made by the first broker that needs it. If a store loses the node, the next
-broker that starts makes another one. A broker that continued with the old one could not connect to later ones. So a
-broker reads the node before each registration and when it changes. If the node is missing, a broker that knows the
-secret writes it back.
+The secret is a node of the coordination store, created by the first broker that needs it. If a store loses the node,
+the next broker that starts creates another secret. A broker that continued with the old secret could not connect to
+later brokers. So a broker reads the node before each registration and when it changes. If the node is missing, a broker
+that knows the secret writes it back.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ClusterSecret:
         self.value = b""
 
     async def read(self) -> None:
-        """Reads the secret, or makes it. In a store without the cluster's folder this broker keeps the one that it
-        knows.
+        """Reads the secret, or creates it. If the store lacks the cluster's folder, this broker keeps the secret that
+        it knows.
 
         Raises CoordinationError.
         """
@@ -41,7 +41,7 @@ class ClusterSecret:
     async def _make(self) -> None:
         if not self.value:
             await ensure_path(self._store, FOLDER)
-        with contextlib.suppress(NoNode):  # the store is empty, and this must not create a cluster in it
+        with contextlib.suppress(NoNode):  # the store is empty, and this write must not create a cluster in it
             with contextlib.suppress(NodeExists):  # another broker was faster
                 await self._store.create(PATH, self.value or secrets.token_bytes(NONCE_SIZE))
             self.value = (await self._store.get(PATH))[0]

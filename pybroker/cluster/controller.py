@@ -6,9 +6,9 @@ Then the caller gets the answer. A large change is written and applied in severa
 
 Invariants:
 
-- A reply means that the change is durable, and visible on this broker. The others apply the journal's entries one by
-  one.
-- One lock serialises changes, and what this broker applies as a follower. Reads of the image never wait.
+- A reply means that the change is durable, and visible on this broker. The other brokers apply the journal's entries
+  one by one.
+- One lock serialises changes and, on other brokers, the application of the journal. Reads of the image never wait.
 - A change is planned from the image that contains all changes before it.
 - A topic whose nodes differ from the image and cannot be corrected is *frozen*: plans leave it out (``corrections``).
 
@@ -100,7 +100,7 @@ class ControllerService:
         self._frozen: frozenset[str] = frozenset()
         self.deletions = Deletions(store, node_id, RemainingNodes(store, cache, self.term, self._lock))
         self.may_show: Callable[[BrokerRegistration], bool] = lambda own: True
-        """Returns whether metadata with this registration of this broker's id may be published here."""
+        """Returns whether this broker may publish metadata that have the given registration of its id."""
         self._create_elsewhere = create_elsewhere or self.create_topics
         self.auto_creation = AutoCreation(config, cache, self._create_anywhere)
 
@@ -167,7 +167,7 @@ class ControllerService:
     async def follow(self, image: MetadataImage, deleted: Sequence[Deleted] = (), *, or_older: bool = False) -> None:
         """Publishes ``image``, because another broker is the controller, unless this broker already has a newer one.
 
-        With ``or_older`` it publishes an older one, too: the current one may belong to a store that no longer exists.
+        With ``or_older`` it publishes an older image too: the current one may belong to a store that no longer exists.
         """
         async with self._lock:
             self.term.end()
@@ -186,11 +186,11 @@ class ControllerService:
     # Brokers, leaders and replicas
 
     async def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
-        """Elects leaders after the live brokers have become ``brokers``; does nothing if nothing changes."""
+        """Elects leaders because ``brokers`` are now the live brokers; does nothing if they are the same as before."""
         tell(await self._change_or_plan_again(lambda image: self._topics.change_brokers(image, brokers)))
 
     async def alter_partition(self, leader: int, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
-        """Returns for each change that a leader proposes the resulting partition, or an error.
+        """Decides on the changes that a leader proposes. Returns the resulting partition or an error for each.
 
         Raises StaleBrokerEpoch.
         """
@@ -205,7 +205,7 @@ class ControllerService:
         return await self._change(lambda image: self._topics.elect_leaders(image, partitions, unclean=unclean))
 
     async def rebalance(self) -> None:
-        """Elects preferred leaders again, if too many partitions are not led by theirs."""
+        """Elects preferred leaders again, if other brokers lead too many partitions."""
         percentage = self._config["leader.imbalance.per.broker.percentage"]
         await self._change_or_plan_again(lambda image: self._topics.rebalance(image, percentage))
 
@@ -224,7 +224,7 @@ class ControllerService:
         return await self._change(lambda image: self._topics.create_topics(image, requests), validate_only)
 
     async def _create_anywhere(self, requests: Sequence[NewTopic]) -> list[Outcome]:
-        """Creates topics, also if another broker is the controller."""
+        """Creates topics; if another broker is the controller, asks that broker."""
         return await (self.create_topics if self.is_controller else self._create_elsewhere)(requests)
 
     async def create_partitions(
@@ -243,7 +243,7 @@ class ControllerService:
             return await self._delete_topics(requests)
         except Differs:
             between = self._cache.image
-            outcomes = await self._delete_topics(requests)  # now it is known which topics have incomplete nodes
+            outcomes = await self._delete_topics(requests)  # now that it is known which topics' nodes are incomplete
             return with_deleted(outcomes, requests, before, between)
 
     async def _delete_topics(self, requests: Sequence[TopicName]) -> list[Outcome]:
@@ -254,9 +254,9 @@ class ControllerService:
     # Settings and rights
 
     async def alter_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> list[Result]:
-        """Changes configurations. Returns None or an error for each change; the changes are in effect then.
+        """Changes configurations. Returns None or an error for each change. When it returns, the changes are in effect.
 
-        If they allow unclean elections, these have been held.
+        If they allow unclean elections, these elections have been held.
         """
         results = await self._change(lambda image: self._configs.alter(image, changes), validate_only)
         if not validate_only and may_allow_unclean(changes):
@@ -267,7 +267,7 @@ class ControllerService:
     async def update_features(
         self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
     ) -> list[str]:
-        """Finalizes new feature levels. Returns those that are left out. Raises InvalidUpdateVersion."""
+        """Finalizes new feature levels. Returns the features that it leaves out. Raises InvalidUpdateVersion."""
         return await self._change(lambda image: features.update(image, updates), validate_only)
 
     async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> QuotaResults:
@@ -278,7 +278,7 @@ class ControllerService:
 
     async def alter_scram(self, changes: Sequence[ScramChange]) -> ScramResults:
         """Changes users' SCRAM passwords and waits until they are valid. Returns None or an error for each user."""
-        from pybroker.cluster.decisions.scram_changes import alter  # takes 5 ms, which a broker without users saves
+        from pybroker.cluster.decisions.scram_changes import alter  # 5 ms, which a broker without users saves
 
         return await self._change(lambda image: alter(image, changes))
 
@@ -290,7 +290,7 @@ class ControllerService:
         return await self._change_or_plan_again(lambda image: create(image, bindings).confirmed())
 
     async def delete_acls(self, wanted: AclFilter, among: Collection[ResourcePattern]) -> list[AclBinding]:
-        """Deletes the ACLs that match the filter, ``among`` those of some patterns. Waits until they have no effect and
+        """Deletes the ACLs of the patterns ``among`` that match the filter. Waits until they have no effect, and
         returns them.
         """
         from pybroker.cluster.decisions.acl_changes import delete
@@ -298,8 +298,9 @@ class ControllerService:
         return await self._change_or_plan_again(lambda image: delete(image, wanted, among).confirmed())
 
     async def change_tokens(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        """Performs a decision of ``token_changes`` and returns its result, when that is in effect here. Raises its
-        KafkaError.
+        """Performs a decision of ``token_changes``, and returns its result when the change is in effect on this broker.
+
+        Raises the KafkaError of the decision.
         """
         await make(self.store, token_nodes.FOLDERS)
         return await self._change_or_plan_again(decide)
@@ -307,7 +308,7 @@ class ControllerService:
     # How a change is performed
 
     async def _change_or_plan_again(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        """Like ``_change``, but plans again if nodes differ from the metadata, once they are corrected or frozen.
+        """Like ``_change``. If nodes differ from the metadata, plans again after the metadata are corrected or frozen.
 
         So one damaged topic does not block the others.
         """
@@ -319,19 +320,20 @@ class ControllerService:
         return await self._change(decide)
 
     async def _change(self, decide: Callable[[MetadataImage], Plan[T]], validate_only: bool = False) -> T:
-        """Performs the plan that ``decide`` makes of the newest image; returns its results. With ``validate_only`` it
-        changes nothing. A change goes on if its caller is cancelled.
+        """Performs the plan that ``decide`` makes of the newest image; returns its results.
+
+        With ``validate_only`` it changes nothing. If its caller is cancelled, the change still continues.
         """
         if validate_only:
             return decide(self._current).results
         task = asyncio.ensure_future(self._locked(lambda: self._perform(decide)))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller asks for neither
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller reads neither
         await asyncio.wait([task])
         return task.result()
 
     @property
     def _current(self) -> MetadataImage:
-        """The image to plan from, with the topics that cannot be changed."""
+        """The image to plan from. Its ``frozen`` has the topics that cannot be changed."""
         return replace(self._cache.image, frozen=self._frozen)
 
     async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -339,8 +341,8 @@ class ControllerService:
             return await work()
 
     async def _perform(self, decide: Callable[[MetadataImage], Plan[T]]) -> T:
-        """Plans and takes the steps, under the lock. If a step fails, those before it remain, and what they deleted is
-        removed.
+        """Plans and takes the steps, under the lock. If a step fails, the steps before it stay done, and the nodes of
+        the topics that they deleted are removed later.
         """
         if not self.term.is_on:
             raise errors.NotController(f"broker {self._node_id} is not the controller")
@@ -357,7 +359,7 @@ class ControllerService:
         return plan.results
 
     async def _write_and_publish(self, step: Step) -> None:
-        """Takes one step. Raises Differs after the metadata were corrected."""
+        """Takes one step. If nodes differ from the metadata, corrects the metadata and raises Differs."""
         try:
             await self.term.write(step, self._cache.image)
         except Differs as error:
@@ -370,7 +372,7 @@ class ControllerService:
 
     async def _publish_own(self, delta: MetadataDelta) -> None:
         """Applies the delta of this controller's writes. If it may not be published, ends the term, because later plans
-        would need it.
+        would need the delta.
         """
         try:
             await self._publish(delta)
@@ -408,7 +410,7 @@ class ControllerService:
             self.term.break_off()
 
     def _freeze(self, names: frozenset[str]) -> None:
-        """Makes these topics the frozen ones, and logs those that were not before."""
+        """Freezes these topics and no others; logs those that were not frozen before."""
         new = sorted(names - self._frozen)
         if new:
             _log.error(
@@ -427,7 +429,7 @@ class ControllerService:
         self.deletions.add(delta.deleted.values())
 
     async def _publish(self, delta: MetadataDelta) -> None:
-        """Applies a change on this broker, first to its configuration. Raises Overtaken if it may not be shown."""
+        """Applies a change on this broker, first to its configuration. Raises Overtaken if it may not be published."""
         own = delta.brokers.get(self._node_id)
         if own is not None and not self.may_show(own):
             raise Overtaken(f"broker {self._node_id} was registered again in epoch {own.epoch}")

@@ -1,10 +1,10 @@
 """Corrects the metadata, which all brokers have, if they differ from the store.
 
 Normally they cannot differ, because every change is written in one ``multi`` with its journal entry. But a fault or
-another program may have changed the nodes; then every later change of them would fail. The controller reads the store
-again and writes a journal entry, so that all brokers have the same image of the next version. This deletes nothing. A
-topic stays in the metadata as it was, with its logs, if its nodes are missing, or if it would lose a partition or a
-replica. An unreadable configuration stays as it was.
+another program may have changed the nodes. Then every later change of these nodes would fail. So the controller reads
+the store again and writes a journal entry, so that all brokers have the same image of the next version. This deletes no
+topic and no log. A topic stays in the metadata as it was, with its logs, if its nodes are missing, or if it would lose
+a partition or a replica. An unreadable configuration stays as it was.
 
 A topic that stays this way is *frozen*: the controller leaves it out of its plans, so that other topics need not wait
 for it.
@@ -35,7 +35,7 @@ from pybroker.store.interface import CoordinationStore, Create, Operation, Set
 
 
 class Correction(NamedTuple):
-    """The step that makes the metadata equal to the store, and the names of topics for which that is impossible."""
+    """The step that makes the metadata equal to the store, and the names of topics that cannot be made equal."""
 
     step: Step
     frozen: frozenset[str]
@@ -89,7 +89,7 @@ def correction(image: MetadataImage, stored: MetadataImage) -> Step:
 
 
 def _changed_topics(image: MetadataImage, stored: MetadataImage) -> Iterator[tuple[TopicImage, TopicImage]]:
-    """Yields each changed topic, as it is stored and as it should be. Skips other topics of the same name."""
+    """Yields each changed topic, as it is stored and as it should be. Skips topics whose name has another id now."""
     for name, topic in stored.topics.items():
         old = image.topics.get(name)
         if old is None:
@@ -109,8 +109,9 @@ def _keeps_all(old: TopicImage, stored: TopicImage) -> bool:
 
 
 def _newer(stored: PartitionImage, old: PartitionImage) -> PartitionImage:
-    """Returns the partition in epochs that replace ``old`` at every replica: one leader epoch has one leader and one
-    set of replicas.
+    """Returns the partition in epochs that are newer than ``old`` for every replica.
+
+    If leader or replicas differ, the leader epoch grows too: a leader epoch has one leader and one set of replicas.
     """
     if stored == old:
         return old

@@ -1,8 +1,9 @@
 """Finishes the deletions of topics after their answers.
 
-The controller removes the topics' nodes (``remaining_nodes``). Each broker deletes its logs, and then leaves the notes.
+The controller removes the topics' nodes (``remaining_nodes``). Each broker deletes its logs, and then removes itself
+from the notes.
 
-A deletion has five steps. A crash after one of them leaves what the next step removes:
+A deletion has five steps. After a crash, the one in the last column goes on with the next step:
 
 | step                                                     | who does it      | who goes on after a crash            |
 |----------------------------------------------------------|------------------|--------------------------------------|
@@ -13,7 +14,7 @@ A deletion has five steps. A crash after one of them leaves what the next step r
 | 4. A broker removes itself from the note.                | each with logs   | its next start, by the note          |
 | 5. The note without brokers and mark is removed.         | who made it so   | the next controller                  |
 
-Before step 1 nothing has happened. The client has its answer after it. No broker waits for another one.
+The client gets its answer after step 1. No broker waits for another one.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ class Deletions:
         self._node_id = node_id
         self.nodes = nodes
         self.delete_logs: Callable[[], Awaitable[object]] = _no_logs
-        """Deletes this broker's logs of all topics that its published metadata have lost."""
+        """Deletes this broker's logs of all topics that are no longer in its published metadata."""
         self._topics: dict[bytes, str] = {}
         self._added = set[bytes]()
-        """The topics that were added since a round began: that round may have come too early for them."""
+        """The topics that were added after the current round began, and which that round may have missed."""
         self._finishing: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def add(self, topics: Iterable[TopicImage | Deleted]) -> None:
-        """Adds topics that the published metadata have lost by a deletion; they are finished soon."""
+        """Adds topics that a deletion has removed from the published metadata; their deletion is finished soon."""
         for topic in topics:
             self._topics[topic.id] = topic.name
             self._added.add(topic.id)
@@ -85,7 +86,7 @@ class Deletions:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if failed else PAUSE_S
 
     def close(self) -> None:
-        """Finishes nothing further, also of topics that are added later: the next start does."""
+        """Stops finishing deletions, also those that are added later: the next start finishes them."""
         self._is_closed = True
         if self._finishing is not None:
             self._finishing.cancel()

@@ -1,4 +1,4 @@
-"""Writes the controller's lines of the log about elections."""
+"""Logs the controller's elections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def tell(elections: Elections, *, is_start: bool = False) -> None:
-    """Logs what elections have changed; ``is_start``: perhaps the whole cluster starts."""
+    """Logs the changes by elections. ``is_start`` is True if the whole cluster may be starting."""
     if elections.moved:
         logger.info("%s a new leader", counted(elections.moved, "partition has", "partitions have"))
     if elections.offline and is_start:

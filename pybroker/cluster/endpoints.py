@@ -1,4 +1,4 @@
-"""The address at which a client should connect to a broker, given the connection it already has."""
+"""Finds the address at which a client should connect to a broker, from the connection that the client already has."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def addresses(
 def registered(
     listeners: Mapping[str, Endpoint], advertised: Mapping[str, Endpoint]
 ) -> tuple[Endpoint, ...]:
-    """Returns the endpoints to register: advertised ones, else the bound ones with a reachable host.
+    """Returns the endpoints to register: the advertised ones; without these, the bound ones with a reachable host.
 
     ``listeners`` are the bound listeners by name, with their real ports.
     """

@@ -1,11 +1,11 @@
 """Keeps a broker's image up to date with the journal.
 
 A broker that is not the controller applies entry after entry, exactly as the controller did. It watches for the next
-entry, reads all existing ones, and waits. If entries that it lacks were already removed, for example after a long
+entry, reads all existing ones, and waits. If entries that it needs were already removed, for example after a long
 pause, it reads the whole store again.
 
-A store that has lost its contents has no journal. The broker reads it again after a pause that grows, and at once when
-the entry exists or the session is connected again.
+A store that has lost its contents has no journal. The broker reads such a store again after a pause that grows. It does
+so at once when the next entry exists or the session is connected again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 
 class Found(NamedTuple):
-    """The next entries, at most ``BATCH``. ``is_near`` is True if the entry before them exists, so that none of them
-    was removed.
+    """The next entries, at most ``BATCH``. ``is_near`` is True if the entry before them still exists, which shows that
+    none of them was removed.
     """
 
     entries: list[bytes]
@@ -50,7 +50,7 @@ async def entries_after(store: CoordinationStore, version: int) -> Found:
 
 
 async def is_behind(store: CoordinationStore, version: int) -> bool:
-    """Returns whether entries after ``version`` existed, and the next one was already removed."""
+    """Returns whether the entry after ``version`` was already removed."""
     if await newest_version(store) <= version:
         return False
     return await store.exists(znodes.journal_path(version + 1)) is None
@@ -95,7 +95,7 @@ class Following:
         self._wake = asyncio.Event()
         self._is_wanted = False
         self._failures = 0
-        """How often in a row reading the store failed."""
+        """How many attempts in a row to read the store have failed."""
         self._task: asyncio.Task[None] | None = None
         store.session.on_change(self._on_session)
 
@@ -138,7 +138,7 @@ class Following:
                 watch.cancel()
 
     async def _pause(self) -> None:
-        """Waits after a failed reading, longer each time, until there is something new to read."""
+        """Waits after a failed attempt to read, longer each time. A new entry or a connection ends the wait."""
         pause_s = min(PAUSE_S * 2 ** min(self._failures, 10), LONGEST_PAUSE_S)
         self._failures += 1
         await asyncio.sleep(PAUSE_S)

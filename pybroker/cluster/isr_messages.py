@@ -71,7 +71,7 @@ def _outcome(change: IsrChange, outcome: IsrOutcome) -> AlterPartition.Response.
 
 
 def outcomes_of(changes: Sequence[IsrChange], response: AlterPartition.Response) -> list[IsrOutcome]:
-    """Returns the outcome of each of the changes. Raises the KafkaError of the whole response."""
+    """Returns the outcome of each change. Raises the KafkaError of the whole response, if it has one."""
     refusal = errors.by_code(response.error_code)
     if refusal is not None:
         raise refusal

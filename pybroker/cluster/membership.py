@@ -1,21 +1,22 @@
 """This broker's membership in the cluster: its registration, its candidacy for controller, its view of other brokers.
 
 ``join`` registers the broker (ephemeral /brokers/ids/N), stands for controller, loads the image and publishes it.
-Afterwards watches keep this up to date. They tell the controller, which holds elections, that brokers come and go. They
-replace a controller that vanishes, and begin a new session after an expired one.
+Afterwards watches keep all this up to date. They tell the controller which brokers come and go, so that it holds
+elections. They let this broker stand for controller when the controller vanishes, and begin a new session when the old
+one has expired.
 
 Invariants:
 
 - Work that a watch starts runs one after the other (``work_queue``). Failed work is repeated after a pause that grows.
 - A broker does not rejoin a store that has lost its contents, or that belongs to another cluster. It continues with
-  what it knows and waits for the contents to come back, or stops.
-- A broker that is not the controller publishes no image before the controller has seen its registration. So what it led
-  before it stopped it leads only if it is elected.
+  its image and waits for the contents to come back, or stops.
+- A broker that is not the controller publishes no image before the controller has seen its registration. So it leads
+  the partitions that it led before it stopped only if it is elected again.
 - With a *doubtful* image this broker neither begins a term nor begins to follow the journal. It reads the whole store
   first, even if its image has a larger version.
 - The image is doubtful after an expired session: the store may have been replaced or restored from a backup, and its
-  journal then continues from there. It is doubtful, too, after a term that the store refused, because a difference from
-  the store would make every term fail. The pause before the next term grows.
+  journal then continues from the backup. The image is also doubtful after a term that the store has refused, because a
+  difference from the store would make every term fail. The pause before the next term grows.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Membership:
         self._session_timeout_ms = session_timeout_ms
         self._prepare = prepare
         self._standing = asyncio.Lock()
-        """Held while this broker stands for controller, resigns, or replaces its image."""
+        """Locked while this broker stands for controller, resigns, or replaces its image."""
         self._rejoined = 0
         """The session in which this broker last joined again."""
         self._watches: list[Watch] = []
@@ -105,11 +106,11 @@ class Membership:
         self._is_resting = False
         """True during the pause after a refused term."""
         self._doubt: object = None
-        """Set while the store may have another image than this broker; each doubt is a new object."""
+        """Not None while the store may have another image than this broker; each new doubt is a new object."""
         self._is_leaving = False
         """True if this broker has announced that it stops."""
         self._offline: frozenset[tuple[bytes, int]] = frozenset()
-        """The replicas that are on no working disk here (topic id, index)."""
+        """The replicas (topic id, index) that are on no working disk of this broker."""
         self._following = Following(
             store, lambda: cache.image.version, service.follow_entry, self._reload, self._fail
         )
@@ -137,7 +138,7 @@ class Membership:
             pass  # if the session has expired, ``_rejoin`` begins another one
 
     async def _try_to(self, work: Callable[[], Awaitable[object]]) -> bool:
-        """Does one part of joining. Returns False, after a pause, if the store could not be reached."""
+        """Does one part of joining. If the store cannot be reached, waits for a pause and returns False."""
         try:
             await work()
         except (ConnectionLoss, SessionExpired) as error:
@@ -151,7 +152,7 @@ class Membership:
     # Registration
 
     async def _register(self) -> None:
-        """Creates the registration, after that of an earlier process has made room. Its epoch is the node's."""
+        """Creates the registration when no earlier process is registered any longer. Its epoch is the new node's."""
         await self._secret.read()
         if self._prepare is not None:
             await self._prepare()
@@ -167,8 +168,8 @@ class Membership:
         self._registration = own._replace(epoch=(await self._store.get(path))[1].created)
 
     async def _stay_registered(self) -> None:
-        """Registers again if the registration was removed. A late write of this broker's earlier process, killed while
-        it registered, may have removed it.
+        """Registers again if the registration was removed. An earlier process of this broker, killed while it
+        registered, may have removed it by a late write.
         """
         if not await self._owns(znodes.broker_path(self._registration.id)):
             _log.warning("the registration of broker %d is missing, so it registers again", self._registration.id)
@@ -185,7 +186,7 @@ class Membership:
         return self._registration.epoch
 
     def _may_show(self, own: BrokerRegistration) -> bool:
-        """Returns False for metadata with a later registration of this id: another broker may have it, and both would
+        """Returns False for metadata with a later registration of this id: another broker may own it, and both would
         lead in the same epoch.
 
         The same holds while this broker registers and does not know its epoch yet.
@@ -196,7 +197,7 @@ class Membership:
         return False
 
     async def _update_brokers(self) -> None:
-        """Updates the brokers after some came, left, or reported work that they cannot do."""
+        """Reads the live brokers again after some came, left, or reported work that they cannot do."""
         async with self._standing:
             is_controller = self._service.is_controller
         await self._stay_registered()
@@ -221,7 +222,9 @@ class Membership:
                         await self._news.wait()
 
     async def _lead_or_follow(self) -> bool:
-        """Returns False if the controller has not seen this broker's registration yet, or if the term was refused."""
+        """Becomes controller or follows the current one. Returns False if it has to be called again: the controller has
+        not seen this broker's registration yet, or the term was refused.
+        """
         leadership = await self._claim()
         if leadership is None:
             return await self._follow()
@@ -239,8 +242,8 @@ class Membership:
         return True
 
     async def _claim(self) -> Leadership | None:
-        """Returns the term that this broker has won. None if another one is the controller, or if this one rests or has
-        resigned.
+        """Returns the term that this broker has won. Returns None if another broker is the controller, or if this one
+        pauses after a refused term or has resigned.
         """
         if self._has_resigned or self._is_resting:
             return None
@@ -275,7 +278,7 @@ class Membership:
     # Another broker is the controller
 
     async def _follow(self) -> bool:
-        """Follows the journal, from this broker's image if there is one without doubt. Returns False if the
+        """Follows the journal, starting from this broker's image unless that is doubtful. Returns False if the
         controller has not seen this broker's registration yet.
         """
         if self._cache.image.version == 0 or self._doubt is not None:
@@ -290,8 +293,8 @@ class Membership:
         return True
 
     async def _newest(self) -> MetadataImage:
-        """Returns the newest image: this broker's with later journal entries, or read from the store if its own is
-        doubtful.
+        """Returns the newest image: this broker's image with later journal entries, or if that is doubtful, one read
+        from the store.
         """
         if self._doubt is not None:
             return await newest(self._store, MetadataImage(cluster_id=self._cache.image.cluster_id))
@@ -314,7 +317,7 @@ class Membership:
         await self._stand_for_controller()
 
     async def look_at_store(self) -> None:
-        """Reads topics that the store has and this broker does not know: their nodes were missing, and are back."""
+        """Reads topics that the store has and this broker does not know: their nodes were missing before."""
         if self._service.is_controller:
             await self._service.look_at_store()
             return
@@ -336,7 +339,7 @@ class Membership:
             self._start(self._rejoin)
 
     async def _rejoin(self) -> None:
-        """Begins a new session after an expired one, with a new broker epoch. Does nothing if that is done.
+        """Begins a new session after an expired one, with a new broker epoch. Does nothing if it was already done.
 
         Failed attempts are repeated, even if an attempt by another expired session has succeeded since.
         """
@@ -358,7 +361,7 @@ class Membership:
     # Work and failures
 
     def _start(self, work: Work) -> None:
-        """Starts work when the one before it has ended, unless this broker no longer takes part."""
+        """Queues work, which runs after the work before it, unless this broker has left or failed."""
         self._news.set()
         if not (self._has_left or self._has_failed or self._store.session.state is SessionState.CLOSED):
             self._work.add(work)
@@ -377,8 +380,8 @@ class Membership:
     # Leaving
 
     async def retire(self) -> None:
-        """Announces that this broker stops. Returns when other brokers lead its partitions, as far as possible, and one
-        of them may be the controller.
+        """Announces that this broker is stopping. Returns when other brokers lead its partitions, as far as possible,
+        and when another broker can become controller.
         """
         image, node_id = self._cache.image, self._registration.id
         if self._has_failed or not (image.brokers.keys() - {node_id} or self._offline):
@@ -395,8 +398,8 @@ class Membership:
             self._following.start()
 
     def announce(self, *, is_leaving: bool = False, offline: frozenset[tuple[bytes, int]] | None = None) -> None:
-        """Announces what this broker can no longer do: lead at all, or host those replicas. Repeats the announcement
-        until it is written.
+        """Announces what this broker can no longer do: lead any partition, or serve the ``offline`` replicas. Tries
+        again until the announcement is written.
         """
         self._is_leaving |= is_leaving
         self._offline = self._offline if offline is None else offline

@@ -13,28 +13,28 @@ Follower = Callable[[], object]
 
 
 class MetadataCache:
-    """``image`` is what clients see.
+    """Has ``image``, the metadata that clients see.
 
-    A deleted topic disappears from it before its logs lose their names. A new topic, and the new version, appear only
-    when its partitions can be found. The listeners run in between. A follower starts work that must not begin before
-    the new image is visible, for example a coordinator that looks up topics.
+    A deleted topic disappears from the image before its logs lose their names. A new topic, and the new version of the
+    image, appear only when the topic's partitions can be found. The listeners run in between. A *follower* starts work
+    that must not begin before the new image is visible, for example a coordinator that looks up topics.
     """
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self.is_in_touch = True
-        """False while the session has expired: brokers and leaders may have changed, and nothing can be written."""
+        """False after the session has expired: brokers and leaders may have changed, and no write is possible."""
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []
         self._waiting: dict[asyncio.Future[None], Callable[[MetadataImage], bool]] = {}
 
     @property
     def live_controller(self) -> int:
-        """The controller that clients see; none while the session has expired."""
+        """The controller that clients see; NO_CONTROLLER after the session has expired."""
         return self.image.live_controller if self.is_in_touch else NO_CONTROLLER
 
     def add_listener(self, listener: Listener) -> None:
-        """Adds a listener: ``listener(delta, image after it)`` is awaited at each change, in the order of adding."""
+        """Adds a listener: each change awaits ``listener(delta, new image)``, in the order in which they were added."""
         self._listeners.append(listener)
 
     def add_follower(self, follower: Follower) -> None:
@@ -60,7 +60,7 @@ class MetadataCache:
             self._wake()
 
     async def until(self, holds: Callable[[MetadataImage], bool]) -> None:
-        """Waits until ``holds(image)``."""
+        """Waits until ``holds(image)`` returns True."""
         if holds(self.image):
             return
         waiting = asyncio.get_running_loop().create_future()

@@ -1,9 +1,9 @@
-"""Registrations under this broker's own id: of its own past, or of another broker.
+"""Registrations under this broker's own id: those of its earlier processes, or of another broker.
 
-A store that notices a death only by a timeout (ZooKeeper) keeps the ephemeral nodes of a killed process until then. Its
-successor runs on the same machine, which was not restarted since, on the same log dirs, and holds their locks. So the
-owner of those nodes is dead, whatever its session says. The successor removes them: the registration, and what else the
-same session owns (perhaps /controller). Then the other brokers need not wait.
+A store that notices a death only by a timeout (ZooKeeper) keeps the ephemeral nodes of a killed process until then. The
+successor of that process runs on the same machine, which was not restarted since, on the same log dirs, and holds their
+locks. So the owner of those nodes is dead, although its session still exists. The successor removes the registration
+and the other nodes of that session (perhaps /controller). Then the other brokers need not wait.
 
 Copied log dirs have the same ids, but their own locks. So a registration also names its process. While that process
 lives, any other broker with this id is refused. If the process cannot be seen, because it runs in another container, a
@@ -22,17 +22,17 @@ from pybroker.store.interface import CoordinationError, CoordinationStore, Delet
 
 RETRY_S = 0.2
 NAMESAKE_S = 30.0
-"""How long to wait for the other's registration to end, unless sessions are longer."""
+"""How long to wait for the end of another broker's registration, unless sessions are longer."""
 SLACK_S = 12.0
-"""How many seconds after its timeout a store has ended an unrenewed session at the latest."""
+"""How many seconds after the timeout a store ends an unrenewed session at the latest."""
 
 
 class BrokerIdTaken(Exception):
-    """Another broker with this id is alive."""
+    """Raised if another broker with this id is alive."""
 
 
 class Overtaken(CoordinationError):
-    """The metadata contain a later registration of this id than this broker's own."""
+    """Raised if the metadata have a later registration of this id than this broker's own."""
 
 
 def patience_s(session_timeout_ms: int) -> float:

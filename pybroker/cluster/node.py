@@ -1,4 +1,4 @@
-"""This broker's part in the cluster: store, image, controller, membership."""
+"""This broker's parts for the cluster: store, image, controller, membership."""
 
 from __future__ import annotations
 
@@ -109,18 +109,20 @@ class ClusterNode:
         own_cluster_id: str | None = None,
         **callbacks: Unpack[Callbacks],
     ) -> ClusterNode:
-        """Reads or makes the cluster's id. Raises ClusterMismatch if ``own_cluster_id`` differs. ``callbacks`` are
-        those of the constructor.
+        """Reads or creates the cluster's id, and returns the node. Raises ClusterMismatch if ``own_cluster_id``
+        differs.
+
+        ``callbacks`` are those of the constructor.
         """
         found = await join_cluster(store, own_cluster_id, lambda: to_base64(random_uuid()))
         return cls(store, config, node_id, clock, found, **callbacks)
 
     async def remove_past(self, directory_ids: Iterable[str]) -> None:
-        """Tells the cluster that the last process on these log dirs is dead: this process holds their locks."""
+        """Removes the registration of the last process on these log dirs. It is dead: this process has their locks."""
         await remove_past(self._store, self._node_id, _boot(directory_ids))
 
     async def known_directories(self) -> list[str]:
-        """Returns the log dir ids that this broker had at its last registration, none if they are unreadable."""
+        """Returns the log dir ids of this broker's last registration; none if they are unreadable."""
         [found] = await self._store.get_many([znodes.KNOWN])
         try:
             boots = journal.decode_known(found[0] if found else b"").boots
@@ -232,8 +234,8 @@ class ClusterNode:
             _log.warning("could not hand over leaderships: %s", error or "no answer")
 
     async def _while_store_lives(self, work: Coroutine[Any, Any, None]) -> None:
-        """Awaits ``work`` as long as there is a session. If the store is lost, the others would notice too late for a
-        broker that stops.
+        """Awaits ``work`` as long as there is a session. If the store is lost, a stopping broker does not wait until
+        the others notice.
 
         Raises SessionExpired.
         """
@@ -254,7 +256,7 @@ class ClusterNode:
         working.result()
 
     def tell_lost(self, replicas: frozenset[tuple[bytes, int]]) -> None:
-        """Reports that these replicas (topic id, index) are on no working disk, so that others lead them, now or later.
+        """Reports that these replicas (topic id, index) are on no working disk here, so that other brokers lead them.
         """
         if self._membership is not None and replicas != self._lost:
             self._lost = replicas

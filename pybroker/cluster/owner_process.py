@@ -1,7 +1,7 @@
 """The process that has written a registration, so that other brokers can check whether it lives.
 
-A process is identified by its PID namespace, its id and its start time, because ids are reused. Linux only; elsewhere,
-and from another namespace, it is unknown.
+A process is identified by its PID namespace, its id and its start time, because ids are reused. This works on Linux
+only. On other systems, and for a process in another namespace, the state is unknown.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 
 _STATE: Final = 0
 _STARTED: Final = 19
-"""Indexes of the fields of /proc/PID/stat after the command's name."""
+"""The index of the start time among the fields of /proc/PID/stat after the command's name."""
 
 
 class Owner(Enum):
-    """Whether the process that owns a registration still runs, as far as this broker can know."""
+    """The state of the process that owns a registration, as far as this broker can know."""
 
     ITSELF = "this process"
     DEAD = "dead"
@@ -43,7 +43,7 @@ def own_process() -> str:
 
 
 def owner_of(process: str) -> Owner:
-    """Returns the state of ``process``, whose registration is from the same start of this machine."""
+    """Returns the state of ``process``. It must have registered since this machine was last started."""
     own = own_process()
     if not own or process.count(" ") != 2:
         return Owner.UNKNOWN

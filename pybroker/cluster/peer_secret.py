@@ -1,14 +1,15 @@
 """How brokers prove to each other that they belong to this cluster.
 
-They share a secret (``cluster_secret``). Both sides of a connection prove that they know it, without revealing it:
+Brokers share a secret (``cluster_secret``). Both sides of a connection prove that they know it, without revealing it:
 
     SaslHandshake   mechanism PYBROKER-PEER
     SaslAuthenticate  ->  node id, 32 random bytes            <-  node id, 32 random bytes, proof of the server
     SaslAuthenticate  ->  proof of the client                 <-  nothing
 
-A proof is an HMAC-SHA256 over its role and both greetings. So it cannot be used again, for another broker, or by the
-other side. What follows on the connection counts as sent by that broker. TLS protects these bytes as well. If the
-listener for brokers requires it, TLS also asks for a certificate (``security.tls.broker_tls``).
+A proof is an HMAC-SHA256 over its role and both greetings. So nobody can use it again, for another broker, or as the
+other side. All later requests on the connection count as sent by that broker. If the connection uses TLS, TLS protects
+the proof as well. If the listener for brokers requires it, TLS also asks for a certificate
+(``security.tls.broker_tls``).
 
 Pure functions: random bytes are an argument.
 """
@@ -26,7 +27,7 @@ _greeting = struct.Struct(f">i{NONCE_SIZE}s")
 
 
 class NotAPeer(Exception):
-    """The other side is not a broker of this cluster, or not the expected one."""
+    """Raised if the other side is not a broker of this cluster, or not the expected one."""
 
 
 def greeting(node_id: int, nonce: bytes) -> bytes:
@@ -43,14 +44,14 @@ class Server:
     """The accepting side of one authentication."""
 
     def __init__(self, secret: bytes, node_id: int, nonce: bytes, refusal: str | None = None) -> None:
-        """``refusal`` is the reason why the client cannot be a broker, whatever it knows."""
+        """``refusal`` is the reason why the client cannot be a broker, even if it knows the secret."""
         self._secret = secret
         self._refusal = refusal
         self._own = greeting(node_id, nonce)
         self._client: bytes | None = None
 
     def on_message(self, message: bytes) -> tuple[bytes, int | None]:
-        """Returns the answer, and the client's node id once it is proved. Raises NotAPeer."""
+        """Returns the answer, and the client's node id once the client has proved it. Raises NotAPeer."""
         if self._refusal is not None:
             raise NotAPeer(self._refusal)
         if self._client is None:

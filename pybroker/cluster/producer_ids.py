@@ -1,11 +1,11 @@
 """Producer ids: unique in the cluster for ever, taken from the store in blocks of a thousand.
 
-A broker claims a block by a conditional write of its last id. When it stops, the rest of its block is lost, which is
-fine: there are 2^63.
+A broker claims a block by a conditional write of the block's last id. When it stops, the unused ids of its block are
+lost. That does no harm: there are 2^63 ids.
 
-A store that was lost, or restored from a backup, would return ids again that logs contain. The batches of a new
-producer would then look like duplicates of an old one's: acknowledged, and not written. So each broker, before it
-registers, moves the store beyond the ids of its own logs and blocks (``skip``).
+A store that was lost, or restored from a backup, would return ids again that logs already have. The batches of a new
+producer would then look like duplicates of an old producer's batches: acknowledged, but not written. So before each
+broker registers, it moves the store beyond the ids of its own logs and blocks (``skip``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyclient.protocol import errors
 BLOCK_SIZE: Final = 1000
 MAX_PRODUCER_ID: Final = (1 << 63) - 1
 MAX_KNOWN_ID: Final = 1 << 62
-"""A client made up a higher id in a log; skipping it would leave few ids."""
+"""The highest id that is skipped. A client has made up any higher id in a log; to skip it would leave few ids."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class ProducerIds:
     async def next(self) -> int:
         """Returns an id that was never returned before.
 
-        Raises CoordinatorNotAvailable while the store cannot be reached, UnknownServerError when none are left.
+        Raises CoordinatorNotAvailable while the store cannot be reached, UnknownServerError when no ids are left.
         """
         async with self._claiming:
             if self._next == self._end:

@@ -1,6 +1,6 @@
 """The nodes of deleted topics that the controller still has to remove (step 2 of ``deletions``).
 
-They are known by the steps of a plan. If one of the steps fails, or belongs to an earlier term, the nodes are read.
+The steps of a plan tell which nodes remain. If a step fails, or belongs to an earlier term, the nodes are read.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 class RemainingNodes:
-    """Removes the nodes, by steps of the controller's ``term``; without a term it removes nothing."""
+    """Removes the nodes, in steps of the controller's ``term``. Without a term, it removes nothing."""
 
     def __init__(self, store: CoordinationStore, cache: MetadataCache, term: Term, lock: asyncio.Lock) -> None:
-        """``lock`` is the one that serialises the controller's changes."""
+        """``lock`` is the lock that serialises the controller's changes."""
         self._store = store
         self._cache = cache
         self._term = term
@@ -38,12 +38,12 @@ class RemainingNodes:
         return topic_id in self._left
 
     def add(self, removals: Iterable[Removal]) -> None:
-        """Adds what a plan has left for later."""
+        """Adds the removals that a plan has left for later."""
         for removal in removals:
             self._left.setdefault(removal.topic_id, removal)
 
     async def look(self, deleted: Iterable[Deleted]) -> None:
-        """Forgets all steps, and looks again at the nodes that are left of the ``deleted`` topics."""
+        """Forgets all steps. The next removal reads which nodes of the ``deleted`` topics remain."""
         marked = await load_marked(self._store, deleted)
         self._left = {topic.id: Removal(topic.id, topic.name, []) for topic in marked}
 

@@ -1,13 +1,13 @@
 """Brokers that may have died: a connection to them broke a moment ago, and the metadata do not show it yet.
 
 When a broker is killed, its connections to clients and brokers end at the same moment. A client then asks at once for
-the new leader. If it gets the old one, it asks again only much later (librdkafka: once a second). So a question about a
-suspect's partitions is answered only when their new leaders are known, or after ``PATIENCE_MS``. If a coordination
-store needs a session timeout to notice, the client loses no more time than that.
+the new leader. If it gets the old one, it asks again only much later (librdkafka: once a second). So Metadata about a
+suspect's partitions is answered only when their new leaders are known, or after ``PATIENCE_MS``. If the coordination
+store notices the death only by a session timeout, the client waits no longer than that.
 
-For ``GRACE_MS`` clients are still told the address of a broker that has gone, although it leads nothing. If a broker is
-missing, librdkafka ends its thread for it, and that thread delays partitions which have just moved away from it until
-the next full second.
+For ``GRACE_MS``, clients still get the address of a broker that has gone, although it leads nothing. If a broker is
+missing, librdkafka ends its thread for that broker. The ending thread delays partitions that have just moved away from
+the broker until the next full second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GRACE_MS: Final = 2_000
 
 
 class Accused(NamedTuple):
-    """A broker's registration when a connection to it ended, and the time of that."""
+    """A broker's registration when a connection to it ended, and when that was."""
 
     broker: BrokerRegistration
     since_ms: int
@@ -61,7 +61,7 @@ class Suspects:
         return [each for each in self._for(PATIENCE_MS) if each.counts(self._metadata.image)]
 
     def lead(self, partitions: Iterable[PartitionImage]) -> bool:
-        """Returns whether a suspect leads one of the partitions."""
+        """Returns whether a suspect leads any of the partitions."""
         if not self._accused:
             return False
         ids = {each.broker.id for each in self._standing()}

@@ -1,7 +1,7 @@
 """This broker's term as controller, if there is one.
 
-A term ends when another broker begins one, which the store shows at the next write (``nodes.recording``). It also ends
-if the outcome of a write is unknown. Then this broker's image may be old, so it reads the whole store again.
+A term ends when another broker begins one; the next write to the store shows that (``nodes.recording``). It also ends
+if the outcome of a write is unknown. In both cases this broker's image may be old, so it reads the whole store again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Beginning:
     def __init__(self, recorder: Recorder, image: MetadataImage) -> None:
         self.recorder = recorder
         self.image = image
-        """The image after the steps."""
+        """The image after the steps that were written so far."""
 
     @classmethod
     async def open(cls, store: CoordinationStore, leadership: Leadership, image: MetadataImage) -> Beginning:

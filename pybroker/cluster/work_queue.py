@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class WorkQueue:
-    """The waiting work, each once, in order."""
+    """The work that waits, in order. The same work waits only once."""
 
     def __init__(self, again: Callable[[Work], object], on_error: Callable[[Exception], object]) -> None:
-        """``again(work)`` is called after the pause of work that the store or the controller refused. It may add the
+        """``again(work)`` is called after a pause if the store or the controller has refused the work. It may add the
         work again.
 
         ``on_error(error)`` is called after any other error.

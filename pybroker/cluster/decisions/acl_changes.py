@@ -1,6 +1,6 @@
 """The controller's decisions about ACLs, as pure functions.
 
-The ACLs of a pattern are one node. So a change writes all of them, and they are limited to the size of a node.
+One node has all ACLs of a pattern. So a change writes all of them, and together they must fit into a node.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pyclient.protocol.acls import WILDCARD, AclResourceType, PatternType
 from pyclient.protocol.errors import InvalidRequest, KafkaError
 
 MOST_BYTES: Final = 1 << 19
-"""The limit of a pattern's node. With its journal entry it fits into a write to ZooKeeper, which may be 1 MB."""
+"""How large a pattern's node may be. Together with its journal entry it fits into a write to ZooKeeper (1 MB)."""
 
 MOST_PREFIXES: Final = 255
-"""Up to this length, each prefix of a name is looked up; for a longer name, all ACLs are walked."""
+"""Up to this length, each prefix of a name is looked up; for a longer name, the search reads all ACLs."""
 
 _EMPTY: Final = len(acl_nodes.encode(()))
 
@@ -53,7 +53,7 @@ def create(image: MetadataImage, bindings: Sequence[AclBinding]) -> Plan[list[Ka
 
 
 def _grown(pattern: ResourcePattern, size: int, entry: AccessControlEntry) -> int:
-    """Returns the size of a node with one more ACL. Raises InvalidRequest if it is too large."""
+    """Returns the size that a node has with one more ACL. Raises InvalidRequest if it would be too large."""
     size += len(acl_nodes.encode([entry])) - _EMPTY + len(",")
     if size > MOST_BYTES:
         raise InvalidRequest(
@@ -64,7 +64,7 @@ def _grown(pattern: ResourcePattern, size: int, entry: AccessControlEntry) -> in
 
 
 def candidates(acls: Acls, wanted: AclFilter) -> Iterable[ResourcePattern]:
-    """Returns the patterns that a filter may match: those of the resource that it names, or else all."""
+    """Returns the patterns that a filter may match: those of the resource that it names, or all if it names none."""
     kind, name, pattern_type = wanted[:3]
     is_match = pattern_type is PatternType.MATCH
     if name is None or (is_match and len(name) > min(len(acls), MOST_PREFIXES)):

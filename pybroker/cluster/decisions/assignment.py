@@ -1,9 +1,9 @@
-"""Assigns replicas to brokers: spread over places (racks, hosts) first, then over brokers.
+"""Assigns replicas to brokers. It spreads them first over places (racks, hosts), then over brokers.
 
 The brokers form a circle in which neighbours are in different places if possible. The first replica of partition p, its
-preferred leader, is p steps from a random start, so that leaders are spread evenly. Each further replica is the next
-broker around the circle in a place with the fewest replicas of the partition. The start of that walk shifts after each
-full circle, so that the followers of one leader are not always the same.
+preferred leader, is p steps from a random start, so that leaders are spread evenly. For each further replica, a walk
+around the circle takes the next broker in a place with the fewest replicas of the partition. The start of this walk
+shifts after each full circle, so that the followers of one leader are not always the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def assign(
     check_replication_factor(replication_factor, len(places))
     circle = _circle(places)
     place = {broker: _place(places, broker) for broker in circle}
-    period = len(circle) * max(1, len(circle) - 1)  # after which the pattern repeats
+    period = len(circle) * max(1, len(circle) - 1)  # the pattern repeats after so many partitions
     different = [
         _replicas(circle, place, start + index, index // len(circle), replication_factor)
         for index in range(first, first + min(partitions, period))

@@ -1,7 +1,7 @@
 """The controller's decisions about configurations, as pure functions.
 
 Errors of a topic are INVALID_CONFIG, those of a broker INVALID_REQUEST, as in Kafka. A broker key can be changed if its
-row allows that: for one broker, or with an empty name for the whole cluster.
+row in the table of keys allows that. The resource is one broker or, with an empty name, the whole cluster.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ Accepted = Mapping[tuple[ResourceType, str], Configs]
 """New configurations by resource."""
 
 BYTES_PER_STEP: Final = 1 << 17
-"""How many bytes one step may have. With their copy in the journal and the rest of a step they fit into a write to
+"""How many bytes of configurations one step may have. Together with their copy in the journal, they fit into a write to
 ZooKeeper.
 """
 BYTES_OF_A_WRITE: Final = 80
-"""The bytes of a write beside name and value."""
+"""How many bytes a write has in addition to its name and value."""
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 def may_allow_unclean(changes: Iterable[ConfigChange]) -> bool:
-    """Returns whether offline partitions may get leaders by these changes."""
+    """Returns whether offline partitions may get leaders because of these changes."""
     return any(change.replace or key.name == UNCLEAN for change in changes for key in change.keys)
 
 
@@ -102,8 +102,8 @@ class ConfigController:
         }
 
     def alter(self, image: MetadataImage, changes: Sequence[ConfigChange]) -> Plan[list[Result]]:
-        """Changes configurations. Returns None or an error for each, in order. One step has as many valid changes as
-        fit.
+        """Changes configurations. Returns None or an error for each, in order. Each step has as many valid changes as
+        fit into it.
         """
         times = Counter((change.resource_type, change.name) for change in changes)
         results: list[Result] = []
@@ -203,7 +203,7 @@ _TABLES: Mapping[ResourceType, Mapping[str, Key]] = {
 
 
 def changed(image: MetadataImage, resource_type: ResourceType, change: ConfigChange) -> dict[str, str]:
-    """Returns all settings of a resource after the change, not validated yet. Raises KafkaError."""
+    """Returns all settings of a resource after the change, without validating them. Raises KafkaError."""
     if len({key.name for key in change.keys}) < len(change.keys):
         raise errors.InvalidRequest("the request names a key twice")
     configs = {} if change.replace else dict(image.configs(resource_type, change.name))
@@ -274,9 +274,9 @@ def _step(
 
 
 def _forget_eligible(image: MetadataImage, accepted: Accepted) -> PartitionChanges:
-    """Removes eligible leader replicas (ELR) where a lower min.insync.replicas now allows commits without them.
+    """Removes eligible leader replicas (ELR) if a lower min.insync.replicas allows commits without them.
 
-    They have all committed records only as long as nothing is committed without them.
+    Such replicas have all committed records only as long as no record is committed without them.
     """
     changes = PartitionChanges(image)
     is_of_brokers = any(

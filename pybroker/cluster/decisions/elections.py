@@ -3,18 +3,18 @@
 The leader is the first fit replica, in the order of the replica list, that is in the ISR. The ISR is never empty: its
 last member stays, dead or alive, because it has every acknowledged record.
 
-If a replica leaves the ISR and the ISR is then smaller than ``min.insync.replicas``, nothing more is committed. So that
-replica has every committed record as well. It joins the *eligible leader replicas* (ELR, KIP-966), which may lead if no
-member of the ISR can. The ELR are cleared as soon as the ISR is large enough again.
+If a replica leaves the ISR and the ISR is then smaller than ``min.insync.replicas``, no further record is committed. So
+that replica has every committed record as well. It joins the *eligible leader replicas* (ELR, KIP-966), which may lead
+if no member of the ISR can. The ELR are cleared as soon as the ISR is large enough again.
 
-Brokers may differ in ``min.insync.replicas``, and a leader commits by its own value. So the smallest value of the live
-replicas counts. That is enough for three reasons. A dead broker does not lead. A broker that returns is counted before
-it sees metadata that let it lead. A leader learns of a smaller ISR only from metadata, after any earlier change of the
-key.
+Brokers may differ in ``min.insync.replicas``, and a leader commits by its own value. So the controller uses the
+smallest value of the live replicas. That is enough for three reasons. A dead broker does not lead. A broker that
+returns is counted before it sees metadata that let it lead. A leader learns of a smaller ISR only from metadata, after
+any earlier change of the key.
 
-A broker whose machine went down, or whose disk failed, may have *lost* what it had not synced. It leaves ISR and ELR
-unless that empties them. It is not elected while another log may have more records; the partition waits instead. If all
-of them have lost something, one of the last ISR leads, because no other replica has more.
+A broker whose machine went down, or whose disk failed, may have *lost* unsynced records. It leaves ISR and ELR unless
+that empties them. It is not elected while another log may have more records; the partition waits instead. If all
+replicas have lost records, one of the last ISR leads, because no other replica has more.
 
 If no replica may lead, the partition is offline. With unclean election, the first fit replica leads instead and is the
 only member of the ISR; records that only others had are lost. Each election raises the leader epoch.
@@ -44,7 +44,7 @@ class Rules(Protocol):
     """The settings of a topic that decide elections."""
 
     def min_isr(self, topic: TopicImage, partition: PartitionImage) -> int:
-        """Returns the min.insync.replicas of the partition: no replica that may lead it commits with fewer."""
+        """Returns the min.insync.replicas of the partition: no possible leader commits with fewer replicas in sync."""
 
     def is_unclean_allowed(self, topic: TopicImage) -> bool:
         """Returns unclean.leader.election.enable."""
@@ -54,9 +54,9 @@ class Rules(Protocol):
 class Standing:
     """The states of the brokers, by id.
 
-    ``fit`` brokers may lead and be in sync. ``leaving`` ones are about to stop. ``restarted`` ones must be elected
-    again. ``lost`` ones may lack unsynced records. ``offline`` has, by partition, the brokers that have lost the disk
-    of their replica.
+    ``fit`` brokers may lead and be in sync. Brokers in ``leaving`` are about to stop, those in ``restarted`` must be
+    elected again, and those in ``lost`` may lack unsynced records. ``offline`` has, by partition, the brokers that have
+    lost the disk of their replica.
     """
 
     fit: frozenset[int]
@@ -72,10 +72,10 @@ class Standing:
         known: Mapping[int, BrokerRegistration],
         boots: Mapping[int, str],
     ) -> Standing:
-        """Compares ``brokers``, the current ones, with ``known``, those of the last election, and ``boots``.
+        """Compares ``brokers``, the current ones, with ``known``, those of the last election, and with ``boots``.
 
-        ``boots`` has the last known start of each broker's machine: one that lost its power may be back before anybody
-        noticed.
+        ``boots`` has the last known start of each broker's machine: a machine that lost its power may be back before
+        anybody has noticed.
         """
         leaving = frozenset(id for id, broker in brokers.items() if broker.is_leaving)
         again = [b for b in brokers.values() if _is_another(b, known.get(b.id), boots.get(b.id, b.boot))]
@@ -94,7 +94,8 @@ class Standing:
     def at(self, topic_id: bytes, index: int) -> Standing:
         """Returns the states for one partition. A broker that has lost its disk there is not fit.
 
-        It is not trusted even when it can read the disk again, because a failed sync may have dropped written data.
+        Such a broker is not trusted even if it can read the disk again, because a failed sync may have dropped written
+        data.
         """
         without = self.offline.get((topic_id, index)) if self.offline else None
         if not without:
@@ -106,8 +107,8 @@ class Standing:
 
 @dataclass(slots=True)
 class Elections:
-    """The result of elections: how many partitions have a new leader, which have none, and which have one that may lack
-    acknowledged records.
+    """The result of elections: how many partitions have a new leader, which ones have none, and which ones have a
+    leader that may lack acknowledged records.
     """
 
     moved: int = 0
@@ -138,14 +139,14 @@ def fit_for(image: MetadataImage, topic_id: bytes, index: int) -> frozenset[int]
 def _is_another(broker: BrokerRegistration, known: BrokerRegistration | None, boot: str) -> bool:
     """Returns whether the broker is a new process that may lack records of the ``known`` one.
 
-    It may if the old one did not stop cleanly, or if log dirs of ``boot`` are missing.
+    It may lack records if the old process did not stop cleanly, or if log dirs of ``boot`` are missing.
     """
     is_whole = broker.is_clean and _directories(boot) <= _directories(broker.boot)
     return not is_whole and (known is None or known.epoch != broker.epoch)
 
 
 def _directories(boot: str) -> set[str]:
-    """Returns the ids of the log dirs, which follow the id of the machine's start."""
+    """Returns the ids of the log dirs; in ``boot`` they follow the id of the machine's start."""
     return set(boot.split(" ")[1:])
 
 
@@ -157,7 +158,7 @@ def elect(
     lost: Collection[int] = (),
     min_isr: int = 1,
 ) -> PartitionImage:
-    """Returns the partition with a leader among ``alive``, or NO_LEADER if none may lead."""
+    """Returns the partition with a leader among ``alive``, or with NO_LEADER if none of them may lead."""
     isr, elr = _trusted(partition, lost)
     candidates = [broker for broker in partition.replicas if broker in isr and broker in alive]
     if candidates:
@@ -228,7 +229,7 @@ def after_change(
     """Returns the partition after the live brokers have changed, or the same object if nothing changes.
 
     A restarted leader is elected again, even if it is the same broker. Its log may have lost an unsynced tail, and the
-    new epoch shows followers and consumers where it begins again. A leaving broker keeps its leadership if no other
+    new epoch shows followers and consumers where the log continues. A leaving broker keeps its leadership if no other
     replica can lead.
     """
     leader = partition.leader
@@ -254,8 +255,8 @@ def _without_unfit(
 
 
 def is_doubtful(before: PartitionImage, after: PartitionImage, lost: Collection[int]) -> bool:
-    """Returns whether the partition's new leader may lack acknowledged records. With a single replica there is no
-    choice anyway.
+    """Returns whether the partition's new leader may lack acknowledged records. Returns False for a single replica,
+    because there is no choice.
     """
     if after.leader == NO_LEADER or len(after.replicas) == 1:
         return False

@@ -1,9 +1,9 @@
 """Finalized features: the feature levels that the whole cluster uses (KIP-584, KIP-1022).
 
-A feature is a name and a level. ``SUPPORTED`` is what this software supports; the *finalized* level is in force. It is
-kept in one node of the store, whose version is the features' *epoch*. Clients follow the highest epoch that they have
-seen. A new cluster begins at the highest levels. Another one keeps its own until they are raised, which is refused
-while a live broker's software does not support that.
+A feature is a name and a level. ``SUPPORTED`` has the levels that this software supports; the *finalized* level is in
+force. One node of the store has all finalized levels; its version is the features' *epoch*. Clients follow the highest
+epoch that they have seen. A new cluster begins at the highest levels. An existing cluster keeps its levels until a
+request raises them. The request is refused while the software of a live broker does not support the new level.
 
     metadata.version     the release whose requests we speak; it changes nothing here, as metadata is
                          not a log, so it may also go down
@@ -30,9 +30,9 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 KAFKA_4_3: Final = 30
-"""The level of 4.3-IV0."""
+"""The metadata.version of 4.3-IV0."""
 KAFKA_4_4: Final = 33
-"""The level of 4.4-IV2, the last before the release."""
+"""The metadata.version of 4.4-IV2, the last one before the release."""
 
 
 class Levels(NamedTuple):
@@ -54,7 +54,7 @@ LACKING: Final = frozenset({"eligible.leader.replicas.version", "kraft.version",
 
 
 class UpgradeType(IntEnum):
-    """The direction of a level's change; the number is the wire's."""
+    """The direction of a level's change; the number is the one in requests."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -62,7 +62,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """The new level of one feature; ``upgrade_type`` is the client's number."""
+    """The new level of one feature; ``upgrade_type`` is the number in the request."""
 
     name: str
     level: int
@@ -70,7 +70,7 @@ class FeatureUpdate(NamedTuple):
 
 
 def begin(image: MetadataImage) -> Step | None:
-    """Returns the step that gives a new cluster its features, None if it has them."""
+    """Returns the step that gives a new cluster its features; None if the cluster has them already."""
     if image.features:
         return None
     levels = {name: supported.highest for name, supported in SUPPORTED.items()}

@@ -1,10 +1,10 @@
 """The topics in which the broker keeps its own state, and how they are created.
 
-Their replication factor stays, and the first client may come before the second broker. So settings decide it, not the
-number of live brokers: the factor of either topic, else ``default.replication.factor``, up to Kafka's 3. While there
-are fewer brokers the topic is refused (INVALID_REPLICATION_FACTOR), and clients find no coordinator yet, as in Kafka
-since KIP-115. Without any setting for replication the factor is the number of brokers, up to 3, so that a single broker
-just works.
+Their replication factor does not change later, and the first client may come before the second broker. So settings
+decide the factor, not the number of live brokers: the topic's own setting, else ``default.replication.factor``, up to
+Kafka's 3. While there are fewer brokers, the topic is refused (INVALID_REPLICATION_FACTOR), and clients find no
+coordinator yet, as in Kafka since KIP-115. Without any setting for replication, the factor is the number of brokers, up
+to 3, so that a single broker just works.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """AlterPartition: a leader proposes the in-sync replicas, the controller decides.
 
-A proposal names the epochs that the leader knows. It is refused if either has moved on (FENCED_LEADER_EPOCH,
-INVALID_UPDATE_VERSION). It is also refused if a replica may not be in sync, because its broker is gone, leaving, newly
-registered, or without that disk (INELIGIBLE_REPLICA, KIP-841 and 903). A leader that knows newer epochs than the
-controller is talking to a former controller.
+A proposal names the epochs that the leader knows. It is refused if one of them is no longer current
+(FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION). It is also refused if a replica may not be in sync (INELIGIBLE_REPLICA,
+KIP-841 and 903). The reason is that its broker has left, is leaving, has registered again, or has lost the replica's
+disk. A leader that knows newer epochs than the controller has asked a former controller.
 
 Pure functions: the controller writes what they decide.
 """
@@ -50,7 +50,7 @@ def alter_partition(
     changes: Sequence[IsrChange],
     rules: Rules,
 ) -> Plan[list[IsrOutcome]]:
-    """Returns the resulting partition, or an error, for each change. Raises StaleBrokerEpoch."""
+    """Decides on the changes. Returns the resulting partition or an error for each. Raises StaleBrokerEpoch."""
     broker = image.brokers.get(leader)
     if broker is None or broker.epoch != broker_epoch:
         raise errors.StaleBrokerEpoch(f"broker {leader} is not registered in epoch {broker_epoch}")

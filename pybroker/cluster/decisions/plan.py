@@ -32,13 +32,13 @@ class Plan(Generic[T]):
     results: T
     steps: list[Step] = field(default_factory=list)
     later: list[Removal] = field(default_factory=list)
-    """What may follow the answer."""
+    """Removals of nodes that may follow the answer."""
 
     def confirmed(self) -> Plan[T]:
         """Returns the plan with at least one step. A step that writes nothing still fails if the term is over.
 
-        It is for changes of which "it is so already" must be as true as "it is done". A deposed controller may not
-        know that it is one, and its image may be old.
+        Use it for a change whose answer must be right even if nothing has to be written. A deposed controller may not
+        know that it is deposed, and its image may be old.
         """
         return self if self.steps else Plan(self.results, [Step((), MetadataDelta())])
 
@@ -61,16 +61,17 @@ class Removal(NamedTuple):
 
 
 PARTITIONS_PER_STEP: Final = 800
-"""How many partitions a step may have. With the longest names that is 650 KB; a write to ZooKeeper may be 1 MB."""
+"""How many partitions a step may have. With the longest names these take 650 KB; a write to ZooKeeper may have 1 MB.
+"""
 
 BYTES_PER_PARTITION: Final = 800
 """How many bytes of other data count as one partition."""
 
 JOINED_BYTES: Final = 1 << 16
-"""A larger change is a step of its own. It is written twice, the second time in the journal."""
+"""How many bytes a change may have to share a step. A larger one is its own step: the journal has a second copy."""
 
 ASSIGNMENTS_PER_PARTITION: Final = 30
-"""How many replica lists in a topic's node are as long as the writes of one partition."""
+"""How many replica lists in a topic's node take as many bytes as the writes of one partition."""
 
 
 class PartitionChanges:
@@ -88,7 +89,7 @@ class PartitionChanges:
         return self._changed.get(topic.name, {}).get(index, topic.partitions[index])
 
     def add(self, topic: TopicImage, partition: PartitionImage) -> PartitionImage:
-        """Sets a changed ``partition`` of ``topic``, which is in the image; returns it with its partition epoch.
+        """Sets a changed ``partition`` of a ``topic`` of the image; returns the partition with its new partition epoch.
 
         The partition epoch is the image's plus one, however often the partition changes here, because its node is
         written once. A frozen topic does not change.
@@ -108,7 +109,7 @@ class PartitionChanges:
         return topic._replace(partitions=tuple(news.get(p.index, p) for p in topic.partitions))
 
     def steps(self, last: Step | None = None) -> list[Step]:
-        """Returns the changes in steps; ``last`` is part of the last step, or a step of its own if it is large."""
+        """Returns the changes in steps. ``last`` joins the last step, or is a step of its own if it is large."""
         topics = dict[str, TopicImage]()
         steps = [self._step(chunk, topics) for chunk in self._chunks()]
         if last is not None and steps and _size(last) <= JOINED_BYTES:

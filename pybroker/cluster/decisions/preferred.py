@@ -1,7 +1,8 @@
 """Preferred leaders: which partitions need an election so that leaders are spread evenly again.
 
 The preferred leader of a partition is its first replica. A broker's imbalance is the share of its preferred partitions
-that other brokers lead. If it exceeds the limit, all of those are elected, if the broker is live and in sync.
+that other brokers lead. If the imbalance exceeds the limit, all these partitions need an election, as far as the broker
+is live and in sync.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pybroker.topic_partition import TopicPartition
 
 
 def imbalanced(image: MetadataImage, percentage: int) -> list[TopicPartition]:
-    """Returns the partitions that should return to their preferred leader, which can take them."""
+    """Returns the partitions that should return to their preferred leader, if that can lead them now."""
     total: dict[int, int] = defaultdict(int)
     away: dict[int, list[TopicPartition]] = defaultdict(list)
     for topic in image.topics.values():

@@ -1,7 +1,7 @@
 """The controller's decisions about quotas (KIP-546), as pure functions.
 
 A quota is a key in the configuration of its user, client id, user and client id, or address. A user's passwords are in
-the same configuration, and stay. The texts of errors are Kafka's.
+the same configuration, and these changes do not touch them. The texts of errors are Kafka's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Resource = tuple[ResourceType, str]
 
 
 class QuotaChange(NamedTuple):
-    """A change of an entity's quotas; None removes one."""
+    """A change of an entity's quotas; the value None removes a quota."""
 
     entity: Named
     values: Sequence[tuple[str, float | None]]

@@ -2,12 +2,12 @@
 
 A reassignment names the new replicas of a partition, its *target*. Until all added replicas are in sync, the partition
 has the target's replicas and those to be removed. Then it has only the target, in a new leader epoch; if its leader is
-not in the target, another one is elected. Any decision after which all are in sync completes it: an ISR change, an
-election, the request itself.
+not in the target, another one is elected. Any decision after which all added replicas are in sync completes the
+reassignment: an ISR change, an election, or the request itself.
 
-A new reassignment replaces one in progress. null cancels it and restores the replicas from before the first one: those
-that are not ``adding``. An added replica that is no longer wanted is removed at once. But if it is in sync, it is
-removed with the others; until then it is both ``adding`` and ``removing``.
+A new reassignment replaces one in progress. null cancels the reassignment and restores the replicas from before the
+first one: those that are not ``adding``. An added replica that is no longer wanted is removed at once. But if it is in
+sync, it is removed when the reassignment completes; until then it is both ``adding`` and ``removing``.
 
 Pure functions: the controller writes what they decide.
 """
@@ -94,7 +94,7 @@ def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
 def _towards(
     partition: PartitionImage, target: tuple[int, ...], stable: Sequence[int]
 ) -> PartitionImage:
-    """Returns the partition with the target's replicas, and with those to be removed as long as they are needed."""
+    """Returns the partition with the target's replicas, and with the replicas to be removed that are still needed."""
     going = [broker for broker in partition.replicas if broker not in target]
     removing = tuple(broker for broker in going if broker in stable or broker in partition.isr)
     replicas = (*target, *removing)
@@ -110,7 +110,7 @@ def _towards(
 def _taken_back(partition: PartitionImage) -> PartitionImage:
     """Returns the partition with its earlier replicas; added ones are removed as in a reassignment.
 
-    If only an added one is in sync, that takes a while, and null may be sent again.
+    If only an added replica is in sync, the removal takes a while, and the client may send null again.
     """
     if not partition.is_reassigned:
         raise errors.NoReassignmentInProgress("the partition is not being reassigned")
@@ -145,8 +145,8 @@ def completed(
 def fenced(before: PartitionImage, after: PartitionImage) -> PartitionImage:
     """Returns ``after``, in another leader epoch if a replica was removed.
 
-    Its log is removed too. If the broker became a replica again, a delayed earlier fetch would tell the leader that it
-    still has these records.
+    The log of a removed replica is deleted too. If its broker became a replica again in the same epoch, a delayed
+    earlier fetch would tell the leader that the broker still has these records.
     """
     if after.leader_epoch > before.leader_epoch or set(before.replicas) <= set(after.replicas):
         return after

@@ -1,7 +1,7 @@
 """The controller's decisions about users' SCRAM passwords (KIP-554), as pure functions.
 
-The stored form of a password is one key of the user's configuration, under the mechanism's name. One user's changes are
-made together, or none of them.
+The stored form of a password is one key of the user's configuration, under the mechanism's name. Either all changes of
+a user are made, or none of them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pyclient.protocol import errors, scram
 from pyclient.protocol.errors import KafkaError
 
 TYPES: Final = {1: scram.SHA_256, 2: scram.SHA_512}
-"""The mechanisms by their wire number."""
+"""The mechanisms by their numbers in requests."""
 
 
 class ScramChange(NamedTuple):
-    """The new stored form of one user's password for a mechanism; without a salted password it is deleted."""
+    """The new stored form of one user's password for a mechanism; without a salted password, a deletion."""
 
     user: str
     mechanism: int
@@ -89,7 +89,7 @@ def _changed(before: Configs, change: ScramChange) -> Configs:
 
 
 class ScramUser(NamedTuple):
-    """The public facts of a user's passwords: the iterations, by the mechanism's number."""
+    """The public part of a user's passwords: the iterations, by the mechanism's number."""
 
     name: str
     iterations: dict[int, int]
@@ -101,7 +101,7 @@ def names_of_users(image: MetadataImage) -> list[str]:
 
 
 def users(image: MetadataImage, names: Iterable[str] | None = None) -> list[ScramUser]:
-    """Returns those of the named users, by default of all, that have a SCRAM password."""
+    """Returns the named users, by default all users, without those that have no SCRAM password."""
     wanted = names_of_users(image) if names is None else names
     found = (ScramUser(name, _iterations(image.configs(ResourceType.USER, name))) for name in wanted)
     return [user for user in found if user.iterations]

@@ -13,9 +13,10 @@ from pybroker.store.interface import Create, Delete, Set
 from pyclient.protocol import errors
 
 MOST_BYTES: Final = 1 << 14
-"""The limit of a token's node, which many renewers would make long."""
+"""How many bytes a token's node may have; many renewers would make it longer."""
 MOST_TOKENS: Final = 10_000
-"""How many tokens one requester may have, by their weights. Kafka has no limit, but every broker keeps all of them."""
+"""How many tokens one requester may have, by weight. Kafka has no limit, but every broker keeps all tokens in memory.
+"""
 REMOVED_AT_ONCE: Final = 500
 
 
@@ -39,9 +40,9 @@ class NewToken(NamedTuple):
 
 
 def create(wanted: NewToken, count: int, times: Times, now_ms: int) -> Plan[Token]:
-    """Creates a token. ``count`` is how many its requester has.
+    """Creates a token. ``count`` is how many tokens its requester has already.
 
-    Raises InvalidRequest if it does not fit into a node, and PolicyViolation if there are too many.
+    Raises InvalidRequest if the token does not fit into a node, and PolicyViolation if there are too many.
     """
     if count >= MOST_TOKENS:
         raise errors.PolicyViolation(f"{wanted.requester} already has {count} tokens, the most that a user may have")
@@ -58,13 +59,13 @@ def create(wanted: NewToken, count: int, times: Times, now_ms: int) -> Plan[Toke
 def renew(
     image: MetadataImage, token_id: str | None, principal: str, period_ms: int, times: Times, now_ms: int
 ) -> Plan[int]:
-    """Renews a token. Returns when it expires then. Raises KafkaError."""
+    """Renews a token. Returns when it now expires. Raises KafkaError."""
     token = _own(image, token_id, principal)
     return _until(token, period_ms if period_ms >= 0 else times.period_ms, now_ms)
 
 
 def expire(image: MetadataImage, token_id: str | None, principal: str, period_ms: int, now_ms: int) -> Plan[int]:
-    """Makes a token expire. Returns when; for a negative period that is now. Raises KafkaError."""
+    """Sets when a token expires, and returns that time. A negative period lets it expire now. Raises KafkaError."""
     token = _own(image, token_id, principal)
     if period_ms < 0:
         return Plan(now_ms, [_removal([token.id])])
@@ -99,7 +100,7 @@ def _removal(ids: Collection[str]) -> Step:
 
 
 def may_see(token: Token, principal: str, owners: set[str] | None, allowed: Callable[[Token], bool]) -> bool:
-    """Returns whether a principal that asks for tokens of these ``owners`` (None: of all) may see this one.
+    """Returns whether a principal that requests the tokens of these ``owners`` (None: of all) may see this token.
 
     ``allowed`` tells whether the principal has the right to see a token that is not its own.
     """

@@ -14,7 +14,7 @@ from pyclient.protocol import errors
 
 MAX_LENGTH: Final = 249
 NAMES_PER_LOOKUP: Final = 10
-"""One lookup of a similar name takes as long as iterating over this many names."""
+"""Over how many names one can iterate in the time that a lookup of a similar name takes."""
 
 _SEPARATOR = re.compile(r"[._]")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -44,8 +44,9 @@ def unknown_topic(name: str | None) -> errors.UnknownTopicOrPartition:
 class Collisions:
     """Finds names that differ only by ``.`` and ``_``, because the names of their metrics would be equal.
 
-    It looks up the names that could collide with a new one, independently of how many topics exist. A name with many
-    separators has many of them. If that would take longer, it iterates once over all names.
+    For a new name, it looks up each name that could collide with it. This takes the same time for any number of topics.
+    But a name with many separators could collide with many names. If so many lookups would take longer, it iterates
+    once over all existing names.
     """
 
     def __init__(self, existing: Collection[str], new: int = 1) -> None:
@@ -53,7 +54,7 @@ class Collisions:
         self._existing = existing
         self._most_lookups = len(existing) // (NAMES_PER_LOOKUP * max(1, new))
         self._added: dict[str, str] = {}
-        """Added names, by their shape."""
+        """Added names, by their form with all separators equal."""
 
     def check(self, name: str) -> None:
         """Raises InvalidTopicException if another name collides with ``name``."""

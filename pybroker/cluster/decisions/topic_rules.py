@@ -1,4 +1,4 @@
-"""The settings of topics that the controller needs; unparsable ones are ignored, as by the leaders."""
+"""The settings of topics that the controller needs. It ignores unparsable ones, as leaders do."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MIN_ISR: Final = "min.insync.replicas"
 
 
 class TopicRules:
-    """The rules of one plan, which asks for many topics with few different configurations."""
+    """The rules for one plan. They are cached, because a plan may need them for many topics with few configurations."""
 
     def __init__(
         self, config: BrokerConfig, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
     ) -> None:
-        """``brokers`` are the live ones, with the dynamic configurations of ``image``."""
+        """``brokers`` are the live brokers; their dynamic configurations are those in ``image``."""
         self._config = config
         self._min_isr = {id: _min_isr(image, broker) for id, broker in brokers.items()}
         self._read: dict[frozenset[tuple[str, str]], LogConfig] = {}
@@ -54,7 +54,7 @@ class TopicRules:
 
 
 def _min_isr(image: MetadataImage, broker: BrokerRegistration) -> int:
-    """Returns the broker's own value: dynamic for it, or for all brokers, or from its settings."""
+    """Returns the broker's own value: its dynamic setting, else that of all brokers, else the one of its start."""
     for name in (str(broker.id), DEFAULT_BROKER):
         dynamic = KEYS[MIN_ISR].parse_stored(image.configs(ResourceType.BROKER, name).get(MIN_ISR))
         if isinstance(dynamic, int):

@@ -1,12 +1,12 @@
 """Creates, extends and deletes topics in steps that fit into a write to the store.
 
-A large topic is created with some of its partitions and then extended; the metadata is consistent after each step. The
-first step of a deletion notes the topic in /admin/delete_topics and removes it from the metadata. The nodes of a topic
-with several partitions are removed by later steps, for which no client waits. A node below the note marks that. Each
-later step checks the mark, and the last one removes it together with the topic's root. A new topic of the same name
-cannot exist before that, so no step removes its nodes. Brokers remove themselves from the note when their logs are
-gone, which may be earlier. What a crash or a refused write has left is read from the store, and removed by this or the
-next controller.
+A large topic is created with some of its partitions and then extended; the metadata are consistent after each step. The
+first step of a deletion notes the topic in /admin/delete_topics and removes it from the metadata. Later steps, for
+which no client waits, remove the nodes of a topic with several partitions. A *mark*, a node below the note, shows that
+nodes remain. Each later step checks the mark, and the last one removes it together with the topic's root. A new topic
+of the same name cannot exist before that, so no step removes the new topic's nodes. Brokers remove themselves from the
+note when their logs are gone, which may be earlier. If a crash or a refused write has left nodes, this or the next
+controller reads them from the store and removes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pybroker.cluster.metadata.image import Configs, MetadataDelta, MetadataImag
 from pybroker.store.interface import ANY_VERSION, Check, Create, Delete, Operation
 
 REMOVED_AT_ONCE: Final = 10
-"""The most partitions of a topic whose nodes are removed with the first step of its deletion."""
+"""How many partitions a topic may have so that the first step of its deletion removes its nodes."""
 
 
 class _Piece(NamedTuple):
@@ -46,7 +46,7 @@ def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[_Piece]:
 
 
 def _weight(configs: Configs) -> int:
-    """Returns the weight of a configuration in partitions; it is written to its node and to the journal."""
+    """Returns how many partitions a configuration is worth, since its node and the journal have a copy each."""
     return ceil(2 * sum(len(key) + len(value) for key, value in configs.items()) / BYTES_PER_PARTITION)
 
 
@@ -79,13 +79,13 @@ class Deletion(NamedTuple):
     """The steps that delete some topics, now and later."""
 
     steps: list[Step]
-    """The writes that note which logs of the topics, and perhaps which nodes, remain."""
+    """The writes that delete the topics, and note which logs and perhaps which nodes remain."""
     later: list[Removal]
-    """What removes the remaining nodes. No answer waits for it."""
+    """The removals of the remaining nodes, for which no answer waits."""
 
 
 def deletion_of(topics: Iterable[TopicImage], torn: Mapping[str, Sequence[str]]) -> Deletion:
-    """Returns the deletion of the topics. ``torn`` has the existing nodes of topics whose nodes are incomplete."""
+    """Returns the deletion of the topics. If a topic's nodes are incomplete, ``torn`` has those that exist."""
     pieces: list[_Piece] = []
     later: list[Removal] = []
     for topic in topics:

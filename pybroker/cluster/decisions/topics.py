@@ -1,8 +1,8 @@
 """The controller's decisions about topics: pure functions from an image and a request to a Plan.
 
-Nothing here waits, reads a clock or knows the store: a test gives an image and reads the plan. ``cluster.controller``
-performs a plan and only then answers. Every error is a ``KafkaError`` in the place of its item; one invalid topic does
-not affect the others of its request.
+No function here waits, reads a clock or knows the store: a test passes an image and reads the plan.
+``cluster.controller`` performs a plan and only then answers. Every error is a ``KafkaError`` in the place of its item;
+one invalid topic does not affect the others of its request.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from pyclient.protocol.errors import KafkaError
 
 NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
 MAX_PARTITIONS_PER_REQUEST = 10_000
-"""Kafka's limit: a request for more is refused as a whole."""
+"""How many partitions a request may create, as in Kafka. A request for more is refused as a whole."""
 
 
 class TopicController:
-    """Decides by one broker's configuration; ``new_topic_id`` and ``random_start`` return random values."""
+    """Makes decisions with one broker's configuration; ``new_topic_id`` and ``random_start`` return random values."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class TopicController:
     ) -> Plan[list[Outcome]]:
         """Deletes topics. Returns the deleted TopicImage or an error for each request.
 
-        ``torn`` lists the nodes that are left of topics whose nodes are incomplete.
+        ``torn`` has the remaining nodes of topics whose nodes are incomplete.
         """
         found: list[Outcome] = [_find(image, request) for request in requests]
         named = [
@@ -208,8 +208,8 @@ class TopicController:
     def change_brokers(
         self, image: MetadataImage, brokers: Mapping[int, BrokerRegistration]
     ) -> Plan[Elections]:
-        """Holds elections after the live brokers have become ``brokers``: some are gone, leaving, or another process
-        than in ``image``.
+        """Holds elections because ``brokers`` are now the live brokers. Compared with ``image``, some have gone, are
+        leaving, or have restarted.
         """
         rules = self._rules(image, brokers)
         changes = PartitionChanges(image)
@@ -236,14 +236,14 @@ class TopicController:
         broker_epoch: int,
         changes: Sequence[IsrChange],
     ) -> Plan[list[IsrOutcome]]:
-        """See ``isr_changes``."""
+        """Decides on a leader's proposals: see ``isr_changes``."""
         rules = self._rules(image)
         return alter_partition(image, leader, broker_epoch, changes, rules)
 
     def alter_reassignments(
         self, image: MetadataImage, requests: Sequence[Reassignment], *, may_change_factor: bool
     ) -> Plan[list[KafkaError | None]]:
-        """See ``reassignments``."""
+        """Begins or cancels reassignments: see ``reassignments``."""
         rules = self._rules(image)
         return alter_reassignments(image, requests, rules, may_change_factor=may_change_factor)
 
@@ -269,7 +269,7 @@ class TopicController:
         return Plan(results, changes.steps())
 
     def rebalance(self, image: MetadataImage, percentage: int) -> Plan[None]:
-        """Elects preferred leaders where more than ``percentage`` of a broker's partitions are led by others."""
+        """Elects preferred leaders if other brokers lead more than ``percentage`` of the partitions of one."""
         away = imbalanced(image, percentage)
         return Plan(None, self.elect_leaders(image, away, unclean=False).steps)
 
@@ -334,8 +334,8 @@ def _find(image: MetadataImage, request: TopicName) -> Outcome:
 def with_deleted(
     outcomes: Iterable[Outcome], requests: Iterable[TopicName], before: MetadataImage, between: MetadataImage
 ) -> list[Outcome]:
-    """Returns the outcomes of deletions that were decided twice: from ``before``, and, after some of them were
-    performed, from ``between``.
+    """Returns the outcomes of deletions that were decided twice: the first time from ``before``, the second time, after
+    some deletions had been performed, from ``between``.
     """
     return [_deleted(request, before, between) or each for each, request in zip(outcomes, requests, strict=True)]
 

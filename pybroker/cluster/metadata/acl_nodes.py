@@ -1,7 +1,7 @@
 """The nodes of ACLs: the paths and JSON of Kafka on ZooKeeper.
 
 A node has the name of its resource, as in Kafka. Characters that ZooKeeper does not allow in a path are encoded as in a
-URL; that affects groups and transactional ids. A ``%`` that would look like such a code is encoded too.
+URL; only groups and transactional ids may have such characters. A ``%`` that would look like a code is encoded too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FOLDERS: Final = (
     ROOTS[PatternType.PREFIXED],
     *(folder(pattern_type, kind) for pattern_type in ROOTS for kind in KINDS),
 )
-"""Folders that are made when they are first needed."""
+"""The folders of ACLs, which are created when they are first needed."""
 
 _VERSION: Final = 1
 _NOT_IN_A_PATH: Final = re.compile(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|%(?=[0-9A-Fa-f]{2})")

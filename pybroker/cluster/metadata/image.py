@@ -1,8 +1,8 @@
 """The cluster's metadata at one moment, and the difference between two moments.
 
 A ``MetadataImage`` never changes, so it can be read without a lock and across an await. A ``MetadataDelta`` makes the
-next one. Both are plain values; ``controller`` and ``elections`` decide what a change *means* (who leads, what is
-allowed).
+next image of it. Both are plain values; ``controller`` and ``elections`` decide what a change *means* (which broker
+leads, which changes are allowed).
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ NO_CONFIGS: Final[Configs] = MappingProxyType({})
 
 _KEEP: Final = {"cleanup.policy": ""}
 UNREADABLE_CONFIGS: Final[Configs] = MappingProxyType(_KEEP)
-"""Stands for the unreadable configuration of a topic: nothing of the topic is deleted until it is readable or a policy
-is set.
+"""Stands for the unreadable configuration of a topic. No record of the topic is deleted until the configuration is
+readable or a policy is set.
 """
 MISSING_CONFIGS: Final[Configs] = MappingProxyType(dict(_KEEP))
-"""Stands for the configuration of a topic whose configuration node is missing: nothing of the topic is deleted."""
+"""Stands for the configuration of a topic whose configuration node is missing. No record of the topic is deleted."""
 UNREADABLE_DEFAULTS: Final[Configs] = MappingProxyType(
     {"log.cleanup.policy": "", "log.retention.ms": "-1", "log.retention.bytes": "-1"}
 )
-"""The defaults if a configuration of brokers is unreadable: topics without settings of their own keep everything."""
+"""The defaults while a configuration of brokers is unreadable. Topics without their own settings keep all records."""
 
 
 class ResourceType(IntEnum):
-    """The kinds of resources with a configuration; the numbers are the wire's. Requests for configurations cannot name
-    USER or the last three, whose numbers are our own.
+    """The kinds of resources with a configuration; the numbers are those in requests. Requests for configurations
+    cannot name USER or the last three, whose numbers are our own.
 
-    The name of a USER_CLIENT is the end of its path below the users: ``alice/clients/app``. The nodes above it have a
-    configuration, too: the empty one of ``alice/clients``, and the user's.
+    The name of a USER_CLIENT is the end of its path below the users: ``alice/clients/app``. The nodes above it are also
+    configurations: an empty one at ``alice/clients``, and the user's own.
     """
 
     UNKNOWN = 0
@@ -64,11 +64,12 @@ class ResourceType(IntEnum):
 class BrokerRegistration(NamedTuple):
     """A live broker. ``epoch`` grows with each registration; ``endpoints`` has one per listener.
 
-    ``is_clean``: its earlier process stopped in order. ``boot``: the start of its machine, and its log dirs; while that
-    stays the same, all written data exist, synced or not. ``is_leaving``: it is about to stop. ``offline``: replicas
-    (topic id, index) whose disk it has lost. ``min_isr``: min.insync.replicas of its own settings, by which it leads if
-    neither the topic nor the cluster has one. ``machine``: the name of its host, by which replicas are spread if there
-    are no racks. ``features``: name, lowest and highest level of each that its software supports.
+    ``is_clean``: the broker's earlier process stopped in order. ``boot``: the start of its machine, and its log dirs;
+    while ``boot`` stays the same, all written data exist, synced or not. ``is_leaving``: the broker is about to stop.
+    ``offline``: replicas (topic id, index) whose disk it has lost. ``min_isr``: the min.insync.replicas in its own
+    settings, which it uses as a leader if neither the topic nor the cluster has a value. ``machine``: the name of its
+    host, over which replicas are spread if there are no racks. ``features``: name, lowest and highest level of each
+    feature that its software supports.
     """
 
     id: int
@@ -97,9 +98,9 @@ class PartitionImage:
     """A partition: its replicas, its leader and its in-sync replicas.
 
     ``leader_epoch`` grows with each election, ``partition_epoch`` with each change. The first of ``replicas`` is the
-    preferred leader. ``leader`` is NO_LEADER if no member of the ISR is alive. ``elr`` are replicas that left the ISR
-    when it was already too small to commit anything, so they may lead as well (KIP-966). ``adding`` and ``removing``
-    are the replicas that a reassignment adds and removes; one in both was added, and is removed because it is no longer
+    preferred leader. ``leader`` is NO_LEADER if no replica may lead. ``elr`` has replicas that left the ISR when it was
+    already too small to commit any record, so they may lead as well (KIP-966). ``adding`` and ``removing`` are the
+    replicas that a reassignment adds and removes. A replica in both was added, and is removed because it is no longer
     wanted.
     """
 
@@ -120,7 +121,7 @@ class PartitionImage:
 
     @property
     def joining(self) -> tuple[int, ...]:
-        """The replicas that a reassignment adds to stay."""
+        """The replicas that a reassignment adds and does not remove again."""
         return tuple(broker for broker in self.adding if broker not in self.removing)
 
     @property
@@ -169,9 +170,9 @@ class MetadataDelta:
     """What changed: whole topics, brokers and configurations, each in its new state.
 
     ``deleted`` has the topics before their deletion; a name may be in ``changed`` too, if the topic was created again.
-    In the first delta of a term, ``deleted`` also has, under their ids, topics without partitions whose deletion was
-    interrupted. ``missing`` are topics that have disappeared from the metadata without a deletion. A broker that is
-    None is gone.
+    In the first delta of a term, ``deleted`` also has topics whose deletion was interrupted: they are without
+    partitions, under their ids. ``missing`` has topics that have disappeared from the metadata without a deletion. A
+    broker with the value None has gone.
     """
 
     changed: Mapping[str, TopicImage] = field(default_factory=dict)
@@ -187,11 +188,11 @@ class MetadataDelta:
     """The ``boots`` of an image, for brokers that are not in ``brokers``."""
     missing: Mapping[str, TopicImage] = field(default_factory=dict)
     reading: Reading | None = None
-    """The ``reading`` of an image. If the image was read from the store, the delta's removals are not decisions."""
+    """The ``reading`` of an image from the store, else None. If it is set, the delta's removals are not decisions."""
     acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
-    """All ACLs of a pattern; an empty value removes the pattern."""
+    """All ACLs of each changed pattern; an empty value removes the pattern."""
     tokens: Mapping[str, Token | None] = field(default_factory=dict)
-    """Delegation tokens by id; None removes one."""
+    """Changed delegation tokens by id; the value None removes a token."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -217,19 +218,19 @@ class MetadataImage:
     controller_epoch: int = 0
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     boots: Mapping[int, str] = field(default_factory=dict)
-    """The last known ``boot`` of each broker, including those that are gone. A broker that returns with another one may
-    have lost unsynced data.
+    """The last known ``boot`` of each broker, including brokers that have gone. A broker that returns with another
+    ``boot`` may have lost unsynced data.
     """
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     resource_configs: Mapping[tuple[ResourceType, str], Configs] = field(default_factory=dict)
-    """The configurations of all resources but topics. If all keys of one were removed, it is empty, like its node."""
+    """The configurations of all resources but topics. A resource whose keys were all removed has an empty one."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels by feature (see ``cluster.decisions.features``)."""
     features_epoch: int = -1
     """Grows with each change of ``features``; -1 if there are none."""
     acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
-    """The ACLs of each pattern that has some."""
+    """The ACLs of each pattern that has any."""
     tokens: Tokens = field(default_factory=dict)
     """The delegation tokens, including expired ones that are not removed yet."""
     reading: Reading = field(default=NOT_READ, compare=False)
@@ -237,8 +238,8 @@ class MetadataImage:
     frozen: frozenset[str] = field(default=frozenset(), compare=False)
     """Names of topics whose nodes differ from this image. The controller's plans leave them unchanged."""
     lost: frozenset[str] = field(default=frozenset(), compare=False)
-    """Names of topics that this image lacks although no deletion is known. At the last reading of the store, their
-    nodes were unreadable, or missing without a note.
+    """Names of topics that this image lacks although no deletion is known. When the store was last read, their nodes
+    were unreadable, or missing without a note.
     """
 
     @property
@@ -248,7 +249,7 @@ class MetadataImage:
 
     @property
     def live_controller(self) -> int:
-        """The controller that clients are told; NO_CONTROLLER while that broker is not alive."""
+        """The controller in responses to clients; NO_CONTROLLER while that broker is not alive."""
         return self.controller_id if self.controller_id in self.brokers else NO_CONTROLLER
 
     def topic(self, name: str) -> TopicImage | None:
@@ -265,7 +266,7 @@ class MetadataImage:
         ones.
 
         A broker reads the whole store again after its session has expired. If a configuration's node became malformed
-        in the meantime, the broker must not forget guarantees that it gave by it, such as ``min.insync.replicas``.
+        in the meantime, the broker must not forget guarantees of that configuration, such as ``min.insync.replicas``.
         """
         topics = {
             name: topic._replace(configs=old.configs)
@@ -345,7 +346,7 @@ class MetadataImage:
         )
 
     def replaced(self, delta: MetadataDelta) -> dict[str, TopicImage]:
-        """Returns the topics that ``delta`` replaces by others of the same name without deleting them."""
+        """Returns the topics that ``delta`` replaces by new topics of the same name without deleting the old ones."""
         gone = {topic.id for topic in delta.deleted.values()}
         before = (self.topics.get(name) for name in delta.changed)
         return {

@@ -43,7 +43,7 @@ from pybroker.security.tokens import Token
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 
 KEPT = 1_000
-"""How many entries are kept. A broker that is further behind reads the whole store again."""
+"""How many entries the store keeps. A broker that is further behind reads the whole store again."""
 
 
 class _Partition(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -275,7 +275,7 @@ def _registration(broker: _Broker) -> BrokerRegistration:
 
 
 class Known(NamedTuple):
-    """/pybroker/known: the controller, and the live brokers that it has taken into account; ``boots`` as in the image.
+    """/pybroker/known: the controller, the live brokers that it has taken into account, and ``boots`` as in the image.
     """
 
     controller: tuple[int, int]

@@ -1,5 +1,5 @@
-"""Replicas whose disk a broker has lost, in the format of journal and znodes: grouped by topic, because a disk has
-thousands.
+"""Replicas whose disk a broker has lost, in the format of journal and znodes. They are grouped by topic, because a disk
+has thousands of replicas.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 Id = TypeVar("Id", bytes, str)
 
 Rows = tuple[tuple[Id, int | tuple[int, ...]], ...]
-"""A topic's id with indexes of partitions; before they were grouped, with a single index."""
+"""Rows of a topic's id and the indexes of partitions. Older versions, which did not group, wrote a single index."""
 
 
 def rows(replicas: Iterable[tuple[Id, int]]) -> Rows[Id]:

@@ -11,9 +11,9 @@ from pybroker.security.tokens import USER, Token
 
 TOKENS: Final = "/delegation_token/tokens"
 FOLDERS: Final = (TOKENS.rpartition("/")[0], TOKENS)
-"""Folders that are made when they are first needed."""
+"""The folders of tokens, which are created when they are first needed."""
 WITH_REQUESTERS: Final = 3
-"""The version that is written. Older ones have no requester: it is the owner."""
+"""The version that is written. Older versions have no requester: then the owner is the requester."""
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 

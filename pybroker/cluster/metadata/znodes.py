@@ -1,24 +1,24 @@
 """Paths and contents of the nodes in which the cluster is kept: those of ZooKeeper-era Kafka.
 
     /cluster/id                             {"version": "1", "id": …}
-    /controller                (ephemeral)  who is the controller
+    /controller                (ephemeral)  which broker is the controller
     /controller_epoch                       its epoch, in decimal; each write is conditional on it
     /brokers/ids/1             (ephemeral)  endpoints and rack of a live broker
     /brokers/topics/t                       topic id, replicas of each partition
     /brokers/topics/t/partitions/0/state    leader, leader epoch, ISR; its version: partition epoch
     /config/topics/t, /config/brokers/1, /config/brokers/<default>
     /config/groups/g                        a group's configuration; its name is ``quoted``
-    /config/users/u                         a user's passwords and quotas; its name is as in a URL, "<default>" all
-    /config/users/u/clients/c               the quotas of a user's clients of an id, which is as in a URL
+    /config/users/u                         a user's passwords and quotas; u is URL-encoded, "<default>" is all
+    /config/users/u/clients/c               the quotas of a user's clients with one id; c is URL-encoded
     /config/clients/c, /config/ips/i        the quotas of a client id, of an address
-    /kafka-acl/Topic/t                      the ACLs of a resource; ``*``: of all
-    /kafka-acl-extended/prefixed/Topic/t    the ACLs of those whose names begin so
-    /admin/delete_topics/<topic id>         name of a topic that is gone, while its logs may be left
-    /admin/delete_topics/<topic id>/nodes   its nodes above are not all removed yet
-    /latest_producer_id_block               the last block of producer ids given out
-    /pybroker/journal/0000000007            what changed in version 7 of the metadata (``journal``)
-    /pybroker/known                         the controller, and the live brokers as it took them into account
-    /pybroker/unfit/1          (ephemeral)  what a live broker cannot do: it stops, it has lost a disk
+    /kafka-acl/Topic/t                      the ACLs of a resource; ``*`` is all resources
+    /kafka-acl-extended/prefixed/Topic/t    the ACLs of resources whose names begin with t
+    /admin/delete_topics/<topic id>         the name of a deleted topic, while logs or nodes of it may remain
+    /admin/delete_topics/<topic id>/nodes   exists until all nodes of the deleted topic are removed
+    /latest_producer_id_block               the last assigned block of producer ids
+    /pybroker/journal/0000000007            the changes in version 7 of the metadata (``journal``)
+    /pybroker/known                         the controller, and the live brokers that it has taken into account
+    /pybroker/unfit/1          (ephemeral)  what a live broker cannot do: it is stopping, or has lost a disk
     /consumers/g/ids/m         (ephemeral)  what a member of a group reads; the group folder is ``quoted``
     /feature                                finalized features; its version: their epoch
 """
@@ -109,12 +109,12 @@ def state_path(name: str, index: int) -> str:
 
 
 def deleted_path(topic_id: bytes) -> str:
-    """Returns the note of a deleted topic, which exists until its nodes and logs are gone."""
+    """Returns the note of a deleted topic, which exists until the topic's nodes and logs are gone."""
     return f"{DELETED_TOPICS}/{to_base64(topic_id)}"
 
 
 def remains_path(topic_id: bytes) -> str:
-    """Returns the node below a note that keeps the note until the topic's nodes are gone."""
+    """Returns the node below a note; it exists, and so keeps the note, until the topic's nodes are gone."""
     return f"{deleted_path(topic_id)}/nodes"
 
 
@@ -270,7 +270,7 @@ def decode_broker(node_id: int, data: bytes, epoch: int) -> BrokerRegistration:
 
 
 def process_of(data: bytes) -> str:
-    """Returns the process that a readable /brokers/ids/N names, "" if it names none."""
+    """Returns the process in a readable /brokers/ids/N, "" if there is none."""
     process = json.loads(data).get("process", "")
     return process if isinstance(process, str) else ""
 
@@ -326,7 +326,7 @@ def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
 def _encoded_state(
     controller_epoch: int, leader: int, leader_epoch: int, isr: tuple[int, ...], elr: tuple[int, ...]
 ) -> bytes:
-    """Cached, because the partitions of a new topic have few different states."""
+    """Encodes a state. The result is cached, because the partitions of a new topic have few different states."""
     fields = {
         "controller_epoch": controller_epoch,
         "leader": leader,
@@ -374,7 +374,7 @@ def encode_left(left: Left) -> bytes:
 
 
 def decode_left(data: bytes) -> Left:
-    """Decodes /admin/delete_topics/T; a plain name is from the time when clusters had one broker."""
+    """Decodes /admin/delete_topics/T. Old versions, whose clusters had one broker, wrote only the name."""
     if not data:
         raise ValueError("the deletion note is empty, as Kafka's tools create it")
     if not data.startswith(b"{"):

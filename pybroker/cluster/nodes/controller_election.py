@@ -24,8 +24,7 @@ from pybroker.store.interface import (
 )
 
 ATTEMPTS = 5
-"""Other brokers may write between the reading and the claim. A broker that loses this often waits before the next try.
-"""
+"""How often a broker tries to become controller if others write in between. Then it waits before the next try."""
 
 
 class Leadership(NamedTuple):

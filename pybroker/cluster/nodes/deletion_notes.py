@@ -1,8 +1,8 @@
-"""The notes of deleted topics: each broker that had logs of one removes itself from its note.
+"""The notes of deleted topics: each broker that had logs of a deleted topic removes itself from the topic's note.
 
 A broker that was down when a topic was deleted finds the note when it returns, removes its logs, and then itself from
-the note. The last broker removes the note. If not all nodes of the topic are removed, which a node below the note
-marks, the note stays without brokers until a controller has removed them.
+the note. The last broker removes the note. But if nodes of the topic remain, which a node below the note marks, the
+note stays without brokers until a controller has removed these nodes.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ from pyclient.protocol.errors import UnknownServerError
 
 
 async def missing(store: CoordinationStore, folders: Sequence[str]) -> list[Create]:
-    """Returns the writes that make missing folders."""
+    """Returns the writes that create missing folders."""
     existing = await store.get_many(folders)
     return [Create(path) for path, node in zip(folders, existing, strict=True) if node is None]
 
 
 async def make(store: CoordinationStore, folders: Sequence[str]) -> None:
-    """Makes missing folders, as another broker may do at the same time. Raises UnknownServerError."""
+    """Creates missing folders; another broker may do the same at the same time. Raises UnknownServerError."""
     try:
         while made := await missing(store, folders):
             with contextlib.suppress(NodeExists):

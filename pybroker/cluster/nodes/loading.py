@@ -1,11 +1,11 @@
 """Reads the whole image from the store: in two rounds of reads, however many topics there are.
 
-The store may change while it is read. The journal entries written since the reading began then complete the result
-(``following.newest``).
+The store may change while it is read. Then the journal entries that were written since the reading began complete the
+result (``following.newest``).
 
-Other programs may change ZooKeeper. A node that differs from what a broker writes must not stop any broker: it is
-ignored, with a warning. While a configuration is unreadable nothing is deleted, because the defaults might delete what
-the unknown settings keep. Unreadable ACLs deny everything.
+Other programs may change ZooKeeper. A node in another format than brokers write must not stop any broker: it is
+ignored, with a warning. While a configuration is unreadable, no records are deleted, because the defaults might delete
+records that the unknown settings keep. Unreadable ACLs deny everything.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 FIRST_VERSION: Final = 1
 FOLDERS_AT_ONCE: Final = 100
-"""How many nodes of a topic are listed at once, so that the loop serves others meanwhile."""
+"""How many nodes of a topic are listed at once, so that the loop can serve other work in between."""
 NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError)
-"""What decoding raises for a node that another program has written."""
+"""The errors that decoding raises for a node that another program has written."""
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ async def load_versions(store: CoordinationStore) -> list[int]:
 
 
 async def load_brokers(store: CoordinationStore) -> dict[int, BrokerRegistration]:
-    """Returns the live brokers, each with the work that it reports it cannot do."""
+    """Returns the live brokers. Each has the reports about work that it cannot do."""
     ids = [int(name) for name in await store.children(znodes.BROKER_IDS) if name.isdecimal()]
     nodes = await store.get_many([znodes.broker_path(id) for id in ids])
     unfit = await store.get_many([znodes.unfit_path(id) for id in ids])
@@ -147,14 +147,14 @@ def _note(id: str, data: bytes) -> Deleted:
 
 
 async def load_marked(store: CoordinationStore, deleted: Iterable[Deleted]) -> list[Deleted]:
-    """Returns which of the deleted topics may still have nodes."""
+    """Returns those deleted topics that may still have nodes."""
     deleted = list(deleted)
     marks = await store.get_many([znodes.remains_path(topic.id) for topic in deleted])
     return [topic for topic, mark in zip(deleted, marks, strict=True) if mark is not None]
 
 
 async def load_nodes(store: CoordinationStore, name: str, topic_id: bytes) -> list[str]:
-    """Returns the existing nodes of a topic, children first. It has none if another topic has its name now."""
+    """Returns the existing nodes of a topic, children first; none if another topic has the name now."""
     path, config = znodes.topic_path(name), znodes.config_path(ResourceType.TOPIC, name)
     root, configs = await store.get_many([path, config])
     known = _readable(path, znodes.decode_topic, root[0]) if root else None
@@ -190,7 +190,7 @@ async def _children(store: CoordinationStore, path: str) -> list[str]:
 async def load_unknown_topics(store: CoordinationStore, image: Callable[[], MetadataImage]) -> list[str]:
     """Returns the names of topics that are complete in the store and not in ``image()``.
 
-    No journal entry will announce them: their nodes were missing when the image was read, and are back.
+    No journal entry will announce these topics: their nodes were missing when the image was read, and are back.
     """
     names = [name for name in await store.children(znodes.TOPICS) if name not in image().topics]
     if not names:
@@ -254,7 +254,7 @@ def _partitions(
 
 
 async def _unreadable(store: CoordinationStore, torn: Mapping[str, bytes | None]) -> frozenset[str]:
-    """Returns which incomplete topics are not being deleted."""
+    """Returns the names of incomplete topics that are not being deleted."""
     if not torn:
         return frozenset()
     gone = {topic.id for topic in await load_deleted(store)}
@@ -302,7 +302,7 @@ def _readable(path: str, decode: Callable[..., T], *arguments: object) -> T | No
 
 
 def _required(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
-    """Decodes a node that the image cannot do without."""
+    """Decodes a node without which there is no image."""
     try:
         return decode(data)
     except (*NOT_OURS, msgspec.MsgspecError) as error:
@@ -349,7 +349,7 @@ async def _load_user_clients(
 
 
 async def load_acls(store: CoordinationStore) -> dict[ResourcePattern, Entries]:
-    """Returns the ACLs of every pattern that has some."""
+    """Returns the ACLs of every pattern that has any."""
     patterns: dict[str, ResourcePattern] = {}
     for pattern_type, root in acl_nodes.ROOTS.items():
         for kind in await _kinds(store, root):

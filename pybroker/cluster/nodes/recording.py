@@ -1,14 +1,14 @@
 """Writes a controller's steps: the change and its journal entry, in one ``multi``.
 
 The ``multi`` fails at its first operation if the term is over (the epoch's node has another version). It fails at the
-entry if another broker has written the next version. Either way this broker is no longer the controller. If it fails
-between them, at a node of the change itself, the term goes on and the image is wrong (``Differs``). Only the controller
-changes those nodes in a term, so the image was wrong before (``corrections``).
+journal entry if another broker has written the next version. In both cases this broker is no longer the controller. If
+it fails between the two, at a node of the change itself, the term goes on and the image is wrong (``Differs``). Only
+the controller changes those nodes in a term, so the image was wrong before (``corrections``).
 
 If the connection broke and the outcome of a write is unknown, the write is repeated. It can succeed only once, and its
-entry tells whether it was ours. If the outcome stays unknown, the term ends, because nothing can be planned on an image
-that may lack the change. The next term finds it in the journal. A step without an entry changes no image. So the term
-goes on, and the caller reads the nodes again (``Differs``, UnknownServerError).
+journal entry tells whether it was ours. If the outcome stays unknown, the term ends, because nothing can be planned on
+an image that may lack the change. The next term finds the change in the journal. But a step without a journal entry
+changes no image. So the term goes on, and the caller reads the nodes again (``Differs``, UnknownServerError).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _log = logging.getLogger(__name__)
 
 
 class Fenced(errors.NotController):
-    """The term is over: another controller has written, or this one does not know whether its change succeeded."""
+    """Raised if the term is over: another controller has written, or the outcome of this one's change is unknown."""
 
 
 class Differs(errors.UnknownServerError):
-    """The store's nodes differ from the image that a change is based on: nothing was written, the term continues."""
+    """Raised if nodes differ from the image on which a change is based. Nothing was written, and the term goes on."""
 
 
 class Recorder:
