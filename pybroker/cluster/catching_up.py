@@ -20,9 +20,9 @@ from pyclient.protocol.uuids import to_base64
 def catching_up(old: MetadataImage, image: MetadataImage, node_id: int, noted: Sequence[Deleted]) -> MetadataDelta:
     """Returns the delta from ``old`` to ``image`` for that broker.
 
-    It deletes only the ``noted`` topics. These may be topics that ``old`` lacks, but of which this broker may have logs.
-    The notes were read after ``image``: if the image still has a noted topic, a later journal entry deletes it. If
-    ``image`` lacks a topic without a note, the topic is missing: no decision has deleted it.
+    It deletes only the ``noted`` topics. These may be topics that ``old`` lacks, but of which this broker may have
+    logs. The notes were read after ``image``: if the image still has a noted topic, a later journal entry deletes it.
+    If ``image`` lacks a topic without a note, the topic is missing: no decision has deleted it.
     """
     image = image.with_configs_of(old)
     noted = [topic for topic in noted if topic.id not in image.names]
