@@ -18,7 +18,7 @@ from pybroker.store.interface import (
 
 
 class StoreOfBatches(ABC):
-    """A part of a ``CoordinationStore``, which documents the calls and their errors."""
+    """The single calls of a store. ``CoordinationStore`` documents the calls and their errors."""
 
     @abstractmethod
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:

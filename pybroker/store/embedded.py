@@ -1,11 +1,11 @@
 """The embedded coordination store: SQLite in this process, for brokers on one machine.
 
 ``EmbeddedServer`` owns the file and one thread, which performs every read and write in order; ``EmbeddedStore`` is one
-session on it. After a commit that thread fires watches through the loop, whether or not the caller of the write still
-waits for it.
+session on it. After a commit, the thread calls the watches through the loop, whether or not the caller of the write
+still waits for it.
 
-The end of a session is a write like any other, and a full disk refuses it. The other brokers would then not learn that
-a broker is dead, so it is written as soon as possible.
+The end of a session is a write like any other, and a full disk refuses it. Until it is written, the other brokers do
+not learn that a broker is dead. So the store tries again, and writes it as soon as possible.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class EmbeddedServer:
     async def expire(self, session_id: int, state: SessionState = SessionState.EXPIRED) -> None:
         """Ends a session from the store's side, like an expiry. Its nodes are gone when this returns.
 
-        If the file cannot be written, they are gone as soon as it can.
+        If the file cannot be written now, the nodes are gone as soon as it can be written.
         """
         store = self._stores.pop(session_id, None)
         if store is not None:
@@ -134,11 +134,11 @@ class EmbeddedServer:
         store.session.change(SessionState.CONNECTED)
 
     def add_watch(self, watch: EmbeddedWatch) -> None:
-        """For the store: calls ``watch`` after changes at its path."""
+        """Calls ``watch`` after changes at its path. Only ``EmbeddedStore`` calls this."""
         self._watches[watch.path].append(watch)
 
     def remove_watches(self, watches: Iterable[EmbeddedWatch]) -> None:
-        """For the store: stops the calls of these watches."""
+        """Stops the calls of these watches. Only ``EmbeddedStore`` calls this."""
         for watch in watches:
             self._watches[watch.path].remove(watch)
             if not self._watches[watch.path]:

@@ -1,7 +1,7 @@
 """Finds out whether the process at the other end of a Unix socket is halted (SIGSTOP).
 
-A halted process keeps its connections and sends nothing, like a slow one. But the kernel knows the difference, so there
-is no need to wait for a timeout. Linux only: elsewhere no process counts as halted.
+A halted process keeps its connections and sends nothing, like a slow process. But the kernel knows the difference, so
+there is no need to wait for a timeout. This works on Linux only; on other systems, no process counts as halted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def peer_pid(writer: StreamWriter) -> int:
 
 
 def halt_of(pid: int) -> str:
-    """Returns "" for a running process. For a halted process, which needs a SIGCONT, it returns a text that differs
-    with each halt.
+    """Returns "" for a running process. For a halted process, which needs a SIGCONT, returns a text that is different
+    for each halt.
 
     The text is the number of times the process was taken off a CPU.
     """

@@ -4,14 +4,14 @@ A node has a path (``/brokers/ids/1``), data, a version that grows by one with e
 ephemeral node vanishes with its owner's session. Every write is durable when it returns. ``multi`` is all or nothing.
 All sessions see writes in the same order.
 
-A watch reports *that* something happened at a node, never what: it was created, changed, deleted, or a child was added
-or removed. The watcher reads again. A watch stays until it is cancelled. It may be called once for several changes,
-also without a change, and never misses the last one. (So a store whose own watches fire once can set them again before
-it calls back.) It is called after the commit, on the event loop. It is active from the next read of its store on, at
-the latest: watch first, then read.
+A watch reports *that* a node was created, changed or deleted, or that a child was added or removed. It never reports
+which of these: the watcher reads again. A watch stays until it is cancelled. It may be called once for several changes,
+or without any change, but it never misses the last change. (So a store whose own watches fire once can set them again
+before it calls back.) It is called after the commit, on the event loop. It is active from the next read of its store
+on, at the latest. So watch first, then read.
 
-A session ends by ``close``, or expires when the store has heard nothing of it for the session timeout. An expired
-session's ephemeral nodes are gone and every call raises SessionExpired, until ``new_session``.
+A session ends by ``close``. It expires if the store has received nothing from it for the session timeout. The ephemeral
+nodes of an expired session are gone, and every call raises SessionExpired until ``new_session``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CoordinationError(Exception):
 
 
 class NoNode(CoordinationError):
-    """There is no node at the path, or no parent for a new node."""
+    """Raised if there is no node at the path, or no parent for a new node."""
 
 
 class NodeExists(CoordinationError):
@@ -40,15 +40,15 @@ class NodeExists(CoordinationError):
 
 
 class BadVersion(CoordinationError):
-    """The node's version is not the expected one: another session wrote first."""
+    """Raised if the node's version is not the expected one: another session wrote first."""
 
 
 class NotEmpty(CoordinationError):
-    """A node with children cannot be deleted."""
+    """Raised for the deletion of a node that has children."""
 
 
 class NoChildrenForEphemerals(CoordinationError):
-    """An ephemeral node cannot have children."""
+    """Raised for a new node whose parent is ephemeral."""
 
 
 class SessionExpired(CoordinationError):
@@ -60,7 +60,7 @@ class ConnectionLoss(CoordinationError):
 
 
 class NotAllowed(CoordinationError):
-    """The store denies this to the client."""
+    """Raised if the store denies the operation to this client."""
 
 
 class TooLarge(CoordinationError):
@@ -68,7 +68,7 @@ class TooLarge(CoordinationError):
 
 
 class Stat(NamedTuple):
-    """The facts of a node beside its data.
+    """The facts about a node, without its data.
 
     ``created`` numbers the node's creation: a later creation anywhere has a greater number. ``owner`` is the session id
     of an ephemeral node, else 0. Times are milliseconds.
@@ -116,7 +116,7 @@ OperationResult: TypeAlias = str | Stat | None
 
 
 class SessionState(Enum):
-    """SUSPENDED: the connection is lost, but the session may still live. EXPIRED: it does not."""
+    """SUSPENDED: the connection is lost, but the session may still live. EXPIRED: the session has ended."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -137,7 +137,7 @@ class Session:
         self._listeners.append(listener)
 
     def change(self, state: SessionState) -> None:
-        """For the store: enters ``state`` and calls the listeners."""
+        """Enters ``state`` and calls the listeners. Only the store calls this."""
         if state is not self.state:
             self.state = state
             for listener in tuple(self._listeners):
@@ -186,7 +186,7 @@ class CoordinationStore(Protocol):
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """Performs all operations or none. Returns per operation the created path, the Stat after a Set, or None.
 
-        ZooKeeper accepts a mebibyte at once; beyond this, raises TooLarge.
+        ZooKeeper accepts a mebibyte at once; a larger ``multi`` raises TooLarge.
         """
 
     def watch(self, path: str, callback: Callable[[str], None]) -> Watch:

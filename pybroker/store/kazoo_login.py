@@ -1,7 +1,7 @@
 """Logs a kazoo connection in: by SASL's DIGEST-MD5 or GSSAPI (Kerberos), or by ZooKeeper's scheme ``digest``.
 
-kazoo would need another package for SASL, reports the connection before the login, and treats a network failure during
-the login as a wrong password. So this module logs in itself, between kazoo's greeting and its first request.
+kazoo would need another package for SASL. It also reports the connection before the login, and treats a network failure
+during the login as a wrong password. So this module logs in itself, between kazoo's greeting and its first request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyclient.security.kerberos import KerberosError
 from pyclient.security.tickets import Initiator
 
 _URI: Final = "zookeeper/zk-sasl-md5"
-"""The URI of ZooKeeper's servers, whatever their host."""
+"""The URI of every ZooKeeper server. It does not depend on the host."""
 _NONCE_SIZE: Final = 24
 _NOT_ACCEPTED: Final = {
     Login: "it does not accept the user or the password",
@@ -45,14 +45,14 @@ class KazooLogin:
         on_done: Callable[[], None],
         on_refused: Callable[[str], None],
     ) -> None:
-        """``on_done`` and ``on_refused`` are called on kazoo's thread, which ends after the latter; it gets the reason.
+        """``on_done()`` and ``on_refused(reason)`` are called on kazoo's thread, which ends after a refusal.
         """
         self._connection = client._connection
         self._login = login
         self._on_done = on_done
         self._on_refused = on_refused
         self._told = ""
-        """The trouble that was logged last; empty after a login."""
+        """The error that was logged last; empty after a login."""
         self._connection.sasl_options = {}
         self._connection._authenticate_with_sasl = self._authenticate
 

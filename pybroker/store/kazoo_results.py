@@ -50,7 +50,7 @@ _NOT_AT_FAULT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency
 
 
 def outcome(result: Any) -> Any:
-    """Returns the value or the exception of a kazoo result: ConnectionLoss if its session ended without an answer."""
+    """Returns the value or the exception of a kazoo result; ConnectionLoss if the session ended without an answer."""
     if not result.ready():
         return kazoo_errors.ConnectionLoss()
     return result.value if result.exception is None else result.exception
@@ -82,7 +82,7 @@ def translated(error: Exception, path: str, index: int = 0) -> CoordinationError
 
 
 def add(transaction: TransactionRequest, operation: Operation, acl: list[ACL] | None = None) -> None:
-    """Adds the operation to a ``multi``; ``acl`` is for created nodes, by default the client's."""
+    """Adds the operation to a ``multi``. ``acl`` is for created nodes; the default is the client's ACL."""
     if isinstance(operation, Create):
         kind = {"ephemeral": operation.ephemeral, "sequence": operation.sequence}
         transaction.create(operation.path, operation.data, acl, **kind)
@@ -95,7 +95,7 @@ def add(transaction: TransactionRequest, operation: Operation, acl: list[ACL] | 
 
 
 def size(operation: Operation) -> int:
-    """Returns about how many bytes the operation takes in a request."""
+    """Returns roughly how many bytes the operation takes in a request."""
     data = operation.data if isinstance(operation, (Create, Set)) else b""
     return len(operation.path) + len(data)
 

@@ -1,4 +1,4 @@
-"""The sockets of kazoo: opens them, by TLS if set, and tests how far a connection to a server gets."""
+"""The sockets of kazoo: opens them, with TLS if it is set, and tests how far a connection to a server gets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ LOOK_S = 1.0
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Gives up on a server that does not answer in time, to try the others, or the same again, within the session.
+    """Gives up on a server that does not answer in time. So kazoo tries the other servers, or the same one again, while
+    the session still lives.
 
     A server that is just starting accepts connections and may never answer the first request on one. kazoo would wait
     for that answer as long as the session lasts. With ``tls`` this handler wraps connections itself: kazoo checks no
@@ -31,7 +32,8 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return connected if self._tls is None else self._tls.wrap_socket(connected, server_hostname=hostname)
 
     def select(self, reading: list[Any], writing: list[Any], failing: list[Any], timeout: float) -> Any:
-        """Waits for one socket: for the rest of a message, or for the answer to the session's greeting."""
+        """Like ``select``, with a limit for a single socket: it waits for a message's rest, or the greeting's answer.
+        """
         if len(reading) + len(writing) == 1:
             timeout = min(timeout, self._connect_s)
         decrypted = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
@@ -43,7 +45,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 async def way_to(host: str, port: int, tls: ssl.SSLContext | None) -> str:
-    """Returns in words how far a connection to that server gets."""
+    """Returns a text that says how far a connection to the server gets."""
     try:
         async with asyncio.timeout(LOOK_S):
             _, writer = await asyncio.open_connection(host, port, ssl=tls)

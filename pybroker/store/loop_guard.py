@@ -1,7 +1,7 @@
 """Reports from a separate thread when an event loop hangs and when it runs again.
 
-A ZooKeeper client sends its heartbeats from a thread. They would keep the session of a broker alive whose loop hangs (a
-write that does not return, a request that takes minutes). No other broker would then lead its partitions or become
+A ZooKeeper client sends its heartbeats from a thread. So a broker's session would stay alive even if its loop hangs (a
+write that does not return, a request that takes minutes). Then no other broker would lead its partitions or become
 controller. So the session must depend on the loop: if the loop hangs for the session timeout, the session ends.
 """
 
@@ -41,7 +41,7 @@ class LoopGuard:
         self._over.set()
 
     def wait(self, limit_s: float) -> None:
-        """Waits, on another thread, for a call in progress."""
+        """Waits for a call in progress, at most ``limit_s``. Not to be called on the guard's thread."""
         self._thread.join(limit_s)
 
     def _is_stuck(self) -> bool:

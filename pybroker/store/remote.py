@@ -1,8 +1,8 @@
 """The embedded store of another process on this machine, over its Unix socket; ``wire`` has the protocol.
 
-The connection is the session. When it breaks, the session has expired, and it is unknown whether writes in flight
-happened: they raise ConnectionLoss. ``new_session`` connects again, for as long as it takes. If the supervisor does not
-answer for two thirds of the session timeout, the session is SUSPENDED until it does.
+The connection is the session. When the connection breaks, the session has expired. It is unknown whether writes in
+flight happened: they raise ConnectionLoss. ``new_session`` tries to connect again until it succeeds. If the supervisor
+does not answer for two thirds of the session timeout, the session is SUSPENDED until it answers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Connection:
 
     @property
     def is_over(self) -> bool:
-        """True if nothing can be sent."""
+        """True if the connection has ended, so that nothing can be sent."""
         return self.ended.done() or self._writer.is_closing()
 
     def send(self, verb: Verb, argument: Any = None) -> asyncio.Future[Any]:
@@ -211,7 +211,7 @@ class RemoteStore(StoreOfBatches):
                 watch.callback(path)
 
     async def new_session(self) -> Session:
-        """Connects again. What happened meanwhile is unknown, so every watch is called."""
+        """Connects again. The changes in the meantime are unknown, so every watch is called."""
         delay_s = FIRST_RETRY_S
         while self.session.state is SessionState.EXPIRED:
             try:

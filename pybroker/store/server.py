@@ -1,11 +1,11 @@
 """Serves an embedded store to other processes of this machine, over a Unix socket that only this user may open.
 
-A connection is a session: when it ends, however it ends, the session's ephemeral nodes vanish at once. So the death of
-a broker process is known without a timeout. A process that hangs keeps its connection. Its session expires when nothing
-was heard of it for the session timeout. The session of a halted process (SIGSTOP) expires as soon as the halt is
-noticed.
+A connection is a session: when the connection ends, for any reason, the session's ephemeral nodes vanish at once. So
+the death of a broker process is known without a timeout. A process that hangs keeps its connection. Its session expires
+when it has sent nothing for the session timeout. The session of a halted process (SIGSTOP) expires as soon as the halt
+is noticed.
 
-The path of a socket is limited (108 bytes on Linux). A longer one is reached through the open folder.
+The path of a socket is limited (108 bytes on Linux). A socket with a longer path is reached through its open folder.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pybroker.store.wire import Reply, Request, Verb
 LONGEST_PATH = 100
 CHECKS_PER_TIMEOUT = 6
 HALT_CHECK_S = 0.5
-"""A session expires if its process is in the same halt at two successive checks."""
+"""The time between two checks. A session expires if its process is in the same halt at two successive checks."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def reachable(path: str) -> Iterator[str]:
-    """Provides a name of ``path`` that is short enough for a socket, for the duration of the block."""
+    """Provides, within the block, a name of ``path`` that is short enough for a socket."""
     if len(os.fsencode(path)) <= LONGEST_PATH:
         yield path
         return
@@ -48,7 +48,7 @@ def reachable(path: str) -> Iterator[str]:
 
 
 def _bind(path: str) -> socket.socket:
-    """Returns a listening socket at ``path``; replaces one that was left there."""
+    """Returns a listening socket at ``path``; replaces an abandoned one."""
     Path(path).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
@@ -138,7 +138,7 @@ class StoreConnection:
         self._writer.transport.abort()
 
     async def serve(self) -> None:
-        """Answers until the connection or the session ends, and then ends the other too."""
+        """Answers requests until the connection or the session ends. Then it ends both."""
         try:
             while self._goes_on():
                 request = wire.decode_request(await wire.read_frame(self._reader))

@@ -1,4 +1,4 @@
-"""Which coordination store a broker uses, and how to open it.
+"""Opens the coordination store that a broker uses.
 
     file        embedded, in this process, alone on its SQLite file (one broker)
     socket      the embedded store of the supervisor, over its Unix socket (``--processes N``)
@@ -25,7 +25,7 @@ StoreFactory: TypeAlias = Callable[[], Awaitable[CoordinationStore]]
 
 
 class StoreOptions(NamedTuple):
-    """The location of the store: exactly one of the three."""
+    """The options for the store. Exactly one of ``file``, ``socket`` and ``zookeeper`` is set."""
 
     file: str | None = None
     socket: str | None = None

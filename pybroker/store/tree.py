@@ -1,11 +1,11 @@
 """The tree of the embedded store: one SQLite file, written by one thread of one process.
 
-SQLite makes it durable: a write-ahead log, synced at every commit (``synchronous=FULL``), so that a commit that
-returned survives kill -9 and power loss. The file is locked as long as it is open (``locking_mode=EXCLUSIVE``). So the
-next process that opens it knows that all earlier sessions are dead, and expires them.
+SQLite makes the tree durable: it syncs its write-ahead log at every commit (``synchronous=FULL``), so that a commit
+that returned survives kill -9 and power loss. The file is locked as long as it is open (``locking_mode=EXCLUSIVE``). So
+the next process that opens the file knows that all earlier sessions are dead, and expires them.
 
     nodes   (parent, name) → data, version, created, created_ms, owner, next_sequence
-    counters                 transaction (of the last commit), session (last id given)
+    counters                 transaction (of the last commit), session (last assigned id)
 
 The root is ``("", "")``. A node's children are the rows whose ``parent`` is its path, so the primary key serves both
 look-up and listing.
@@ -54,7 +54,7 @@ _BUMP = "UPDATE nodes SET next_sequence = next_sequence + 1 WHERE parent = ? AND
 
 
 class StoreInUse(ConnectionLoss):
-    """Another process has the file open."""
+    """Raised if another process has the file open."""
 
 
 def split(path: str) -> tuple[str, str]:
@@ -68,8 +68,8 @@ def split(path: str) -> tuple[str, str]:
 
 
 def _make_private(file: str) -> None:
-    """Makes the file, if it is missing, with access for this user only: it contains the brokers' secret. SQLite's other
-    files get the same mode.
+    """Creates the file, if it is missing, with access for this user only, because it contains the brokers' secret.
+    SQLite's other files get the same mode.
     """
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -4,11 +4,11 @@
     body     := MessagePack array
     request  := [id, verb, argument]        ids grow from 1, per connection
     reply    := [id, error, value]          in any order; error: [name, text, index] or nil
-    event    := [0, nil, path]              something happened at a watched path
+    event    := [0, nil, path]              the node at a watched path, or its children, may have changed
 
 The first request is HELLO; its reply has the session's id. The session lives as long as the connection, and must send
-at least one request per session timeout (PING). A watch is active from its request on: a read that is sent after it
-cannot miss what the watch does not report.
+at least one request per session timeout (PING). A watch is active from its request on: a read that is sent later sees
+every change that the watch does not report.
 """
 
 from __future__ import annotations

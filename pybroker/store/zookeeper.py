@@ -1,31 +1,32 @@
 """A ZooKeeper ensemble as coordination store, by kazoo.
 
-kazoo has threads of its own: one that owns the connection, two that call back. The event loop calls it; results and
-events come back by ``call_soon_threadsafe``. This module adds what kazoo does not have:
+kazoo has its own threads: one owns the connection, two call back. The event loop calls kazoo; results and events come
+back by ``call_soon_threadsafe``. This module adds what kazoo does not do:
 
 - After an expiry kazoo connects again by itself, in a new session. Calls are refused (SessionExpired) from the moment
-  when kazoo learns of the expiry until ``new_session``. A *generation* counts kazoo's sessions, on its thread, and this
+  when kazoo learns of the expiry until ``new_session``. kazoo's thread counts its sessions as *generations*, and this
   store accepts one of them.
 - ZooKeeper's watches fire once and end with the connection. Two of them, on the node and on its children, are set for
-  every watched path. They are set again before each callback and after each reconnection. Then every watch is called,
-  because what happened meanwhile is unknown. Requests of one session are answered in order, so a read that follows
-  cannot miss what the watch does not report.
-- kazoo's thread sends heartbeats whatever the event loop does. A loop that hangs for the session timeout loses the
+  every watched path. They are set again before each callback. After each reconnection they are also set again, and then
+  all are called, because the changes in the meantime are unknown. Requests of one session are answered in order. So a
+  read that follows sees every change that the watch does not report.
+- kazoo's thread sends heartbeats even if the event loop hangs. A loop that hangs for the session timeout loses the
   session (``loop_guard``). The session is closed, so that other brokers need not wait. A new one begins when the loop
   runs again.
-- An answer that kazoo does not expect ends its thread, and so every attempt to connect. The thread is started again.
-  For this store its end is the end of the session.
+- If kazoo gets an answer that it does not expect, its thread ends, and no longer tries to connect. This store treats
+  that as the end of the session, and starts the thread again.
 - A server refuses a client that has seen later transactions than the server has. That lasts for ever if ZooKeeper was
-  restored from a backup, or is empty. A client that finds no server for the session timeout connects as one that has
-  seen nothing. A ``sync`` comes first then, so that a server that merely lags shows nobody old data.
-- A server that does not accept the broker's password ends kazoo's thread. A store that is not open yet reports that.
-  Later the thread is started again after a pause: one of several servers may have other settings, or all for a time.
-- While the session is SUSPENDED a call waits for the connection, at most one session timeout. A read that lost its
-  connection is repeated. A write is not: it is unknown whether it happened (ConnectionLoss).
+  restored from a backup, or is empty. So if a client finds no server for the session timeout, it connects as if it had
+  seen nothing. Then it begins with a ``sync``, so that a server that merely lags shows it no old data.
+- If a server does not accept the broker's password, kazoo's thread ends. While the store is being opened, this is an
+  error. Later the thread is started again after a pause: one of several servers may have other settings, or all servers
+  may have them for a time.
+- While the session is SUSPENDED, a call waits for the connection, at most one session timeout. A read that lost its
+  connection is repeated. A write is not repeated: it is unknown whether it happened (ConnectionLoss).
 - ZooKeeper closes the connection on a request of more than ``jute.maxbuffer`` bytes (1 MiB), and a client that tries
-  again would never end. Such a ``multi`` is refused here (TooLarge).
+  again would never end. So such a ``multi`` is refused here (TooLarge).
 
-A read sees every earlier write of the same session, and everything before that. Writes of other sessions may be seen
+A read sees every earlier write of the same session, and all writes before that. Writes of other sessions may be seen
 late, because ZooKeeper's servers follow their leader.
 """
 
@@ -72,9 +73,9 @@ STOP_S = 5.0
 REFUSED_S = 1.0
 """The pause after a refused login."""
 TOLD_S = 2.0
-"""A start that waits longer logs for which servers."""
+"""If a start waits longer than this for ZooKeeper, it logs for which servers it waits."""
 _SECRETS = ("/pybroker", "/config/users", "/config/brokers", "/delegation_token/tokens")
-"""Nodes with passwords and other secrets, and those below them: Kafka's list, and all of our own."""
+"""Folders whose nodes contain passwords and other secrets: Kafka's list, and all of our own nodes."""
 _SECRET = re.compile(rf"({'|'.join(_SECRETS)})(/|\Z)")
 ALONE = "a single broker needs no ZooKeeper: without zookeeper.connect it starts at once"
 
@@ -125,7 +126,7 @@ class ZooKeeperStore(StoreOfBatches):
         if login is not None:
             KazooLogin(self._client, login, lambda: self._tell(KazooState.CONNECTED), self._on_refused)
         self._generation = 0
-        """How many sessions kazoo has lost; its thread writes this."""
+        """How many sessions kazoo has lost. kazoo's thread writes it."""
         self._accepted = 0
         self._connected = asyncio.Event()
         self._closing = False
@@ -151,10 +152,10 @@ class ZooKeeperStore(StoreOfBatches):
         *,
         is_guarded: bool = False,
     ) -> ZooKeeperStore:
-        """Connects to ``host:port,…/chroot``, and makes the chroot. Raises ConnectionLoss, NotAllowed.
+        """Connects to ``host:port,…/chroot``, and creates the chroot. Raises ConnectionLoss, NotAllowed.
 
         ``watch`` watches this loop; without it the store makes one. With ``is_guarded``, only brokers with the same
-        certificate or ``login`` may access the nodes that it makes.
+        certificate or ``login`` may access the nodes that this store creates.
         """
         store = cls(hosts, session_timeout_ms / 1000, tls, login, is_guarded=is_guarded)
         chroot, store._client.chroot = store._client.chroot, ""
@@ -188,7 +189,7 @@ class ZooKeeperStore(StoreOfBatches):
         return store
 
     async def _tell_what_is_open(self) -> None:
-        """Logs which secrets are still open to everybody, because they are older than the setting."""
+        """Logs which secrets are still open to everybody, because they were written before the setting was made."""
         calls = [lambda path=path: self._client.get_acls_async(path) for path in _SECRETS]
         for path, result in zip(_SECRETS, await self._ask_all(calls), strict=True):
             acls = [] if isinstance(result, Exception) else result[0]
@@ -218,7 +219,7 @@ class ZooKeeperStore(StoreOfBatches):
             self._tell(state)
 
     def _tell(self, state: str) -> None:
-        """Reports a state, on kazoo's thread. A connection that logs in counts only after that."""
+        """Reports a state, on kazoo's thread. A connection counts as connected only after its login."""
         if not self._closing:
             self._loop.call_soon_threadsafe(self._enter, state, self._generation, self._client.client_id)
 
@@ -235,7 +236,7 @@ class ZooKeeperStore(StoreOfBatches):
             self._connected.set()
 
     def _connect_again(self, is_refused: bool) -> None:
-        """Starts kazoo again, on a thread of its own, which waits for the end of kazoo's."""
+        """Starts kazoo again, on a separate thread, after waiting for the end of kazoo's thread."""
         if is_refused:
             time.sleep(REFUSED_S)
         else:
@@ -451,12 +452,12 @@ class ZooKeeperStore(StoreOfBatches):
         return watched
 
     def _on_event(self, watched: _Watched) -> None:
-        """Sets the watches again, and calls back when that is done: from then on they report changes again."""
+        """Sets the watches again, and calls back when they are set and so report changes again."""
         if self._watched.get(watched.path) is watched:
             self._arm(watched).add_done_callback(lambda _: self._fire(watched))
 
     def _arm(self, watched: _Watched) -> asyncio.Future[list[Any]]:
-        """Sets both watches. Only a lost connection makes this fail, after which all are set again."""
+        """Sets both watches. This fails only if the connection is lost; the next connection sets all watches again."""
         path, on_event = watched.path, watched.on_event
         return self._ask_all(
             [
@@ -472,7 +473,7 @@ class ZooKeeperStore(StoreOfBatches):
                 watch.callback(watched.path)
 
     def _drop_watch(self, watch: StoreWatch) -> None:
-        """Removes a watch. Those set on the servers fire once more, without effect."""
+        """Removes a watch. Its watches on the servers still fire once, without effect."""
         watched = self._watched.get(watch.path)
         if watched is not None and watch in watched.watches:
             watched.watches.remove(watch)
