@@ -1,7 +1,7 @@
 """Limits how often clients may connect: to the broker, to one listener, from one address (KIP-612).
 
-A connection that exceeds the rate of the broker or a listener is accepted, and later ones wait. One that exceeds the
-rate of its address is not accepted, and does not count.
+If a connection exceeds the rate of the broker or a listener, it is accepted, and later connections wait. If it exceeds
+the rate of its address, it is not accepted and not counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pybroker.quotas.keys import CONNECTIONS, DEFAULT, Quotas
 from pybroker.quotas.rate import Windows
 
 LEAST_RATE: Final = 1e-6
-"""Used for a rate of zero: each connection waits as long as possible."""
+"""The rate that is used instead of zero: each connection then waits as long as possible."""
 
 
 class Arrivals:
@@ -56,7 +56,7 @@ class Arrivals:
         return bool(self._is_broker_limited or self._limited or self._bounds)
 
     def accept(self, listener: str, now_ms: int, *, is_protected: bool = False) -> int:
-        """Counts an accepted connection; returns for how many milliseconds not to accept another one on this listener.
+        """Counts an accepted connection. Returns for how many milliseconds this listener must accept no other one.
 
         ``is_protected`` marks the listener of the brokers, which the clients of other listeners do not delay.
         """

@@ -1,8 +1,8 @@
 """Finds the quotas of a client, by user and client id (KIP-13, KIP-55, KIP-124, KIP-599).
 
-For each kind of quota the first match counts, in the order of ``matching``. All clients that it is set for share it:
-the clients of a user with a quota use it together. A quota for any user gives each user one of its own. The state about
-clients is bounded, because a client may choose any client id.
+For each kind of quota the first match is used, in the order of ``matching``. All clients for which a quota is set share
+it: the clients of a user with a quota use it together. A quota for any user gives each user a separate one. The state
+about clients is bounded, because a client may choose any client id.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from pybroker.quotas.keys import DEFAULT, FETCH, MUTATIONS, PRODUCE, REQUEST, Qu
 from pybroker.quotas.rate import TokenBucket, Windows
 
 MOST_CLIENTS: Final = 10_000
-"""How many clients are remembered. Beyond that, idle ones are forgotten, or else ``PART`` of those within their quota.
+"""How many clients are remembered. Beyond that, idle clients are forgotten. If these are few, ``PART`` of the clients
+within their quota are forgotten instead.
 
-A client that made-up client ids push out would else be free of what it has used too much.
+So if somebody makes up client ids, a client that has exceeded its quota is not forgotten, and still has to wait.
 """
 PART: Final = MOST_CLIENTS // 10
 LONGEST: Final = 255
-"""How many characters of a client id count; longer ones with the same beginning are one, so that they do not fill
-memory.
+"""How many characters of a client id are used, so that ids do not fill memory. Longer ids with the same beginning count
+as one.
 """
 
 
@@ -31,7 +32,7 @@ class Used(Protocol):
     """The recorded use of a client."""
 
     def is_idle(self, now_ms: int) -> bool:
-        """Returns whether the permits can be forgotten without effect."""
+        """Returns whether the use can be forgotten without effect."""
         ...
 
     def delay_ms(self, now_ms: int) -> float:
@@ -47,7 +48,7 @@ Sharers = tuple[str | None, str | None]
 
 
 class Permits:
-    """How many partitions some clients may create and delete per second, and how many they have."""
+    """How many partitions some clients may create and delete per second, and how many permits they have left."""
 
     __slots__ = ("bound", "bucket")
 
@@ -71,7 +72,7 @@ class ClientQuotas:
     """The quotas of all clients of a broker."""
 
     def __init__(self, windows: Windows, of_controller: Windows) -> None:
-        """``of_controller`` is ``controller.quota.window.…``."""
+        """``of_controller`` has the settings ``controller.quota.window.…``."""
         self.limit_time = False
         """True if any client has a quota of loop time."""
         self._bounds: dict[str, dict[Sharers, float]] = {}
@@ -128,14 +129,14 @@ class ClientQuotas:
         allowance = known.get(sharers)
         if allowance is None:
             if make_room(known, now_ms):
-                self._forget()  # shares refer to what was forgotten
+                self._forget()  # shares refer to state that was forgotten
             allowance = known[sharers] = make()
         allowance.bound = bound
         return allowance
 
 
 def matching(bounds: dict[Sharers, float] | None, user: str, client: str) -> tuple[Sharers, float] | None:
-    """Returns which clients share the quota of a client of ``user``, and its bound; None if it has none."""
+    """Returns which clients share the quota of this client, and the quota's bound; None if there is no quota."""
     if not bounds:
         return None
     for of_user, of_client in (

@@ -16,7 +16,7 @@ DEFAULT: Final = ""
 
 
 class Entity(NamedTuple):
-    """An entity with a quota: a user, a client id, both, or an address. None matches any."""
+    """An entity with a quota: a user, a client id, both, or an address. A field that is None matches any value."""
 
     user: str | None = None
     client: str | None = None
@@ -24,4 +24,4 @@ class Entity(NamedTuple):
 
 
 Quotas = Mapping[Entity, Mapping[str, float]]
-"""All quotas: the bound by entity and key."""
+"""All quotas: the bounds, by entity and key."""

@@ -15,7 +15,7 @@ class Windows(NamedTuple):
 
 
 class TokenBucket:
-    """Permits that accumulate at the rate ``bound``, up to those of all windows; they may become negative."""
+    """Permits that accumulate at the rate ``bound``, up to the number for all windows. They may become negative."""
 
     __slots__ = ("_tokens", "_updated_ms", "windows")
 

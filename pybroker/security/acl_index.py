@@ -1,8 +1,9 @@
 """The index of ACLs by which the authorizer decides.
 
-For each pattern, principal and host the operations are kept as bits of numbers. A decision looks at the literal, at the
-wildcard, and at one prefix of the name for each existing length of prefixes. Whether a principal may do something to
-any resource is found by the patterns that have the same entry. So both cost the same with few ACLs and with many.
+For each pattern, principal and host, the operations are kept as bits of numbers. A decision looks up the literal
+pattern, the wildcard, and one prefix of the name for each existing length of prefixes. To find out whether a principal
+may do an operation on any resource, it looks up the patterns that have the same entry. So both questions take the same
+time with few ACLs and with many.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class AclIndex:
         self.literal: dict[str, Group] = {}
         self.prefixed: dict[str, Group] = {}
         self.patterns: dict[AccessControlEntry, dict[ResourcePattern, None]] = {}
-        """The patterns that have an entry, by the entry with its host in canonical form."""
+        """The patterns that have an entry, by entry. The entry's host is in canonical form."""
         self.lengths: list[int] = []
         """The lengths of the prefixes, in order."""
         self.sizes = Counter[int]()
@@ -120,7 +121,7 @@ def _in_one_form(entry: AccessControlEntry) -> AccessControlEntry:
 
 @lru_cache(maxsize=4096)
 def canonical(host: str) -> str:
-    """Returns one text for each address: IPv6 in its short form, and an IPv4 address that came over IPv6 as IPv4.
+    """Returns the one text for an address: IPv6 in its short form, and an IPv4 address that came over IPv6 as IPv4.
 
     Kafka compares IPv6 as Java writes it (``0:0:0:0:0:0:0:1``), so an ACL with ``::1`` has no effect there.
     """

@@ -1,6 +1,6 @@
-"""ACLs as values: principals, resources, what they allow or deny, and filters to find them.
+"""ACLs as values: principals, resources, allowed and denied operations, and filters to find ACLs.
 
-They are those of KIP-11 and KIP-290. The words are Kafka's: ``Read``, ``Topic``, ``Allow`` in nodes of the store,
+They are the ACLs of KIP-11 and KIP-290. The words are Kafka's: ``Read``, ``Topic``, ``Allow`` in nodes of the store,
 ``READ`` and ``TOPIC`` elsewhere.
 """
 
@@ -26,13 +26,13 @@ MOST_SHOWN: Final = 249
 """How many characters of a name are shown in a message or log line."""
 
 CIDR_MARK: Final = "/"
-"""Every host that names a range of addresses contains it, and no address does."""
+"""A host that contains this mark is a range of addresses; no single address contains it."""
 
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
 class ResourcePattern(NamedTuple):
-    """The resources of an ACL: one, all, or those whose names have a prefix."""
+    """The resources of an ACL: one resource, all, or those whose names begin with a prefix."""
 
     resource_type: AclResourceType
     name: str
@@ -63,7 +63,7 @@ NO_ENTRIES: Final[Entries] = ()
 UNREADABLE: Final[Entries] = (
     AccessControlEntry(ANYBODY, WILDCARD, AclOperation.ALL, AclPermissionType.DENY),
 )
-"""Used instead of unreadable ACLs: it denies everything, until an administrator deletes it."""
+"""The entries used instead of unreadable ACLs. They deny everything, until an administrator deletes them."""
 
 
 class AclBinding(NamedTuple):
@@ -152,7 +152,7 @@ def by_code(kind: type[Kind], code: int) -> Kind:
 
 
 def word(member: IntEnum) -> str:
-    """Returns Kafka's word in paths and nodes: ``TransactionalId`` for TRANSACTIONAL_ID."""
+    """Returns Kafka's word for a member in paths and nodes: ``TransactionalId`` for TRANSACTIONAL_ID."""
     return member.name.title().replace("_", "")
 
 
@@ -165,6 +165,6 @@ def by_word(kind: type[Kind], text: str) -> Kind:
 
 
 def shown(text: str) -> str:
-    """Returns a text that a client has chosen in a form for a log line: without line breaks, and limited in length."""
+    """Returns a client's text in a form for log lines: without line breaks, and limited in length."""
     cut = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
     return printable(cut)

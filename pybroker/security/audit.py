@@ -1,9 +1,9 @@
 """The audit log, Kafka's ``kafka.authorizer.logger``: denied operations, and at DEBUG allowed ones.
 
-A denied client asks again, perhaps a thousand times a second, and may make up names. So the same denial is one line in
-``WINDOW_MS``, and each address and each principal has a limited number of lines. One client's requests do not suppress
-another's lines: even if there are too many lines, each principal still has its first. The first denial afterwards logs
-how many were omitted, and for which principals.
+A denied client tries again, perhaps a thousand times a second, and may make up names. So the same denial is logged once
+in ``WINDOW_MS``, and each address and each principal has a limited number of lines. One client's requests do not
+suppress another's lines: even if there are too many lines, each principal still has its first line. The first denial of
+the next window logs how many denials were omitted, and for which principals.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pyclient.protocol.acls import AclOperation
 LOGGER: Final = "kafka.authorizer.logger"
 WINDOW_MS: Final = 10_000
 MOST_OF_ADDRESS: Final = 50
-"""The most lines of a principal from one address."""
+"""How many lines a principal may have from one address."""
 MOST_OF_PRINCIPAL: Final = 200
 MOST_LINES: Final = 1000
-"""The most lines of all principals; beyond that, a principal has its first line only."""
+"""How many lines all principals may have together; beyond that, a principal gets only its first line."""
 MOST_COUNTED: Final = 100
-"""The number of principals whose omitted denials are logged one by one."""
+"""For how many principals the omitted denials are counted one by one."""
 
 _log = logging.getLogger(LOGGER)
 
 
 class Question(NamedTuple):
-    """A client and its requested operation. ``request`` is the name of the API, "" if unknown; ``references`` is how
-    often the request names the resource.
+    """A client and the operation that it requests. ``request`` is the name of the API, "" if unknown; ``references`` is
+    how often the request names the resource.
     """
 
     principal: str
@@ -43,7 +43,7 @@ class Question(NamedTuple):
 
 
 class _Told:
-    """The denials of one principal that were logged in this window. ``of`` has them by address, as many as lines."""
+    """The denials of one principal that were logged in this window. ``of`` has them by address."""
 
     __slots__ = ("left_out", "lines", "of")
 

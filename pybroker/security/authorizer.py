@@ -1,15 +1,15 @@
 """Kafka's StandardAuthorizer: decides which user may do what. It reads no store and no clock.
 
 1. A super user may do everything.
-2. An ACL counts if it names the principal or ``User:*``, and the client's host or ``*``. A literal ``*`` matches every
-   resource, a prefix those whose names begin with it.
-3. If an ACL denies the operation, it is denied. Else if one allows it, it is allowed.
-4. If the resource has no ACL at all, ``allow.everyone.if.no.acl.found`` decides. Else it is denied.
+2. An ACL applies if it names the principal or ``User:*``, and the client's host or ``*``. A literal ``*`` matches every
+   resource, a prefix matches the resources whose names begin with it.
+3. If any of these ACLs denies the operation, it is denied. Otherwise, if any of them allows it, it is allowed.
+4. If the resource has no ACL at all, ``allow.everyone.if.no.acl.found`` decides. Otherwise the operation is denied.
 
-An ACL that allows reading, writing, deleting or altering also allows describing. One that allows altering
-configurations also allows describing them. An ACL that denies implies nothing.
+An ACL that allows reading, writing, deleting or altering also allows describing. An ACL that allows altering
+configurations also allows describing them. An ACL that denies an operation denies no other operation.
 
-``acl_index`` finds the ACLs that count. A decision is cached until an ACL changes.
+``acl_index`` finds the ACLs that apply. A decision is cached until an ACL changes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from pyclient.protocol.acls import WILDCARD, AclOperation, AclPermissionType, Ac
 MOST_KEPT: Final = 10_000
 """How many decisions are cached."""
 LONGEST_KEPT: Final = 255
-"""The longest name whose decisions are cached. Clients choose the names, and must not fill memory with them."""
+"""How long a name may be to be cached with its decision. Clients choose names, and must not fill memory with them."""
 NOTHING: Final = 0
 ANY_NAME: Final = "hardcode"
-"""The name with which Kafka first asks about a whole kind of resources: super users may do it to any of them."""
+"""The name that Kafka uses to ask about a whole kind of resources: it finds out whether the user is a super user."""
 
 
 class StandardAuthorizer:
-    """Decides by the ACLs that ``update`` has set."""
+    """Decides by the ACLs that were passed to ``update``."""
 
     def __init__(
         self, super_users: Collection[str] = (), *, allows_everyone: bool = False, audit: Audit | None = None
@@ -80,8 +80,8 @@ class StandardAuthorizer:
     ) -> bool:
         """Returns whether ``principal`` (``User:alice``) at the address ``host`` may do the operation.
 
-        ``request`` and ``count`` are for the audit log: the API, and how often it names the resource. With ``is_told``
-        False nothing is logged: a resource is then left out of an answer without an error.
+        ``request`` and ``count`` are for the audit log: the API, and how often the request names the resource. If
+        ``is_told`` is False, nothing is logged: the caller leaves the resource out of an answer without an error.
         """
         rights = self._rights.get((principal, host, resource_type, name))
         if rights is None:

@@ -21,13 +21,13 @@ logger = logging.getLogger("pybroker.security")
 
 
 class Watched(Protocol):
-    """What a listener has read from files."""
+    """An object of a listener that has read files."""
 
     listener: str
     """The name of the listener."""
 
     def refresh(self) -> None:
-        """Reads files again that have changed."""
+        """Reads the files again that have changed."""
 
 
 class FileWatch:

@@ -1,4 +1,4 @@
-"""ACLs that a start adds: a JSON list for each, as ``pybroker.acl`` writes it."""
+"""ACLs that a start adds. Each is a JSON list, as ``pybroker.acl`` writes it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Java's regular expressions and replacements, by Python's ``re`` as far as it supports them.
+"""Translates Java's regular expressions and replacements for Python's ``re``, as far as ``re`` supports them.
 
-A construct that has another meaning in Python is translated, or refused.
+If a construct has another meaning in Python, it is translated or refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 _TOKEN: Final = re.compile(r"\\.|\(\?<(?=[A-Za-z])|\[\^?\]?|&&|.", re.DOTALL)
 _OTHER_LINES: Final = re.compile(r"\(\?[a-zA-Z]*[smd]")
-"""Flags that say what ends a line, or that a dot is for all."""
+"""Matches flags that change what ends a line or what a dot matches."""
 _LINE_ENDS: Final = r"\n\r\x85\u2028\u2029"
 _AT_END: Final = rf"(?=(?:\r\n|[{_LINE_ENDS}])?\Z)"
 _NAMED: Final = {"(?<": "(?P<"}
@@ -63,7 +63,7 @@ def expanded(text: str, found: re.Match[str]) -> str:
 
 
 def _numbered(text: str, found: re.Match[str], digits: str) -> str:
-    """Returns the group with the longest number that the digits begin with, and the other digits."""
+    """Returns the group whose number is the longest one at the start of ``digits``, followed by the other digits."""
     used = 1
     while used < len(digits) and int(digits[: used + 1]) <= found.re.groups:
         used += 1

@@ -4,8 +4,8 @@
                                      U: upper case
     DEFAULT                          the name itself
 
-The first matching rule counts. Patterns and replacements are Java's (``java_patterns``). A number in a replacement
-that no group of the pattern has is text, as in Kafka.
+The first matching rule is used. Patterns and replacements are Java's (``java_patterns``). If no group of the pattern
+has a number that is in the replacement, the number is plain text, as in Kafka.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class PrincipalMapping:
             position = found.end()
 
     def user(self, name: str) -> str:
-        """Returns the user for a certificate's name. Raises ValueError if no rule matches, or the first is wrong."""
+        """Returns the user for a certificate's name. Raises ValueError if no rule matches, or if the matching one is
+        wrong.
+        """
         for rule in self._rules:
             user = rule.apply(name)
             if user is not None:

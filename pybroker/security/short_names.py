@@ -5,7 +5,7 @@
                                            case, U: upper case
     DEFAULT                                the first part, if the realm is the default one
 
-The first rule about the principal counts. Patterns and replacements are Java's (``java_patterns``).
+The first rule that matches the principal is used. Patterns and replacements are Java's (``java_patterns``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ShortNames:
     """The rules by which one listener shortens principals."""
 
     def __init__(self, rules: Iterable[str], realm: str) -> None:
-        """``realm`` is the default one; empty if there is none. Raises ValueError, with the malformed rule."""
+        """``realm`` is the default realm; empty if there is none. Raises ValueError, which names the malformed rule."""
         self._realm = realm
         self._rules = [_rule(text.strip(), self._default) for text in rules]
 

@@ -19,14 +19,14 @@ USER: Final = "User:"
 """The beginning of a user's principal. Only users have tokens."""
 HASH: Final = "sha512"
 KEPT: Final = 1_000
-"""For how many tokens derived credentials are cached: computing one takes a millisecond."""
+"""For how many tokens the credentials are cached: to compute one takes a millisecond."""
 USUAL_CHARACTERS: Final = 500
-"""A token whose principals have this many characters counts for two, as it takes as much memory."""
+"""A token whose principals have this many characters counts as two, because it takes twice the memory."""
 
 
 class Token(NamedTuple):
-    """``owner``, ``requester``, ``renewers`` are principals, ``User:alice``. ``most_ms`` is the end of the longest
-    renewal.
+    """A token. ``owner``, ``requester`` and ``renewers`` are principals (``User:alice``). ``most_ms`` is the time
+    beyond which it cannot be renewed.
     """
 
     id: str
@@ -62,7 +62,7 @@ def mac(key: str, token_id: str) -> bytes:
 
 
 class KnownTokens:
-    """Finds tokens by their HMACs, and counts them; ``update`` tells it which exist."""
+    """Finds tokens by their HMACs, and counts them. It knows the tokens that were passed to ``update``."""
 
     def __init__(self, key: str) -> None:
         """``key`` is the setting ``delegation.token.secret.key``, from which the MACs of tokens are made."""
@@ -72,7 +72,7 @@ class KnownTokens:
         self._counts = Counter[str]()
 
     def update(self, tokens: Mapping[str, Token | None]) -> None:
-        """Replaces these tokens; None removes one."""
+        """Replaces these tokens; the value None removes a token."""
         for token_id, token in tokens.items():
             if (before := self._counted.pop(token_id, None)) is not None:
                 self._counts[before.requester] -= before.weight
@@ -87,7 +87,7 @@ class KnownTokens:
                     self._ids[mac(self._key, token_id)] = token_id
 
     def id_of(self, proof: bytes) -> str | None:
-        """Returns the token with this HMAC, None if there is none."""
+        """Returns the id of the token with this HMAC, None if there is none."""
         return self._ids.get(proof)
 
     def requested_by(self, principal: str) -> int:

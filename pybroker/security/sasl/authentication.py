@@ -1,11 +1,11 @@
-"""The authentication of one connection's client: which requests are valid when, and what its messages cause.
+"""The authentication of one connection's client: checks which requests are valid, and handles the client's messages.
 
     nobody -> SaslHandshake -> messages of a mechanism -> known, or refused
-    known  -> SaslHandshake -> messages again          -> known, or refused      if its session ends some time
+    known  -> SaslHandshake -> messages again          -> known, or refused      if sessions have a limit
 
-It does no I/O and reads no clock: seconds of a monotonic clock are arguments. A mechanism's part is an ``Exchange``. If
-its answer takes long, a thread makes it, and the client must wait. Whatever is wrong with a user, a password or a
-proof, the client gets the same answer.
+It does no I/O and reads no clock: seconds of a monotonic clock are arguments. An ``Exchange`` is a mechanism's part. If
+its answer takes long, a thread makes it, and the client must wait. The client gets the same answer for a wrong user, a
+wrong password and a wrong proof.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AGAIN_AFTER_S: Final = 1.0
 
 
 class BadMessage(ValueError):
-    """A malformed message, a wrong password or proof, or an unknown user. The text is for the log only."""
+    """Raised for a malformed message, a wrong password or proof, or an unknown user. The text is for the log only."""
 
 
 class Exchange(Protocol):
@@ -38,8 +38,8 @@ class Exchange(Protocol):
     """True if the client has authenticated with a delegation token."""
 
     def on_message(self, message: bytes) -> bytes | Future[bytes]:
-        """Returns the answer. Raises BadMessage, or SaslAuthenticationFailed with a text for the client; so may the
-        future.
+        """Returns the answer, or a future of it. The call and the future may raise BadMessage, or
+        SaslAuthenticationFailed with a text for the client.
         """
 
 
@@ -52,8 +52,8 @@ class Mechanism(Protocol):
 class Authentication:
     """The authentication of one connection.
 
-    ``user`` is the user name. ``lifetime_ms`` is how long the authentication was valid when it was made, 0 without
-    limit. ``is_by_token`` tells that a delegation token proved it.
+    ``user`` is the user name. ``lifetime_ms`` is how long the authentication is valid from its start, 0 without
+    limit. ``is_by_token`` is True if the client has authenticated with a delegation token.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class Authentication:
 
     @property
     def is_open(self) -> bool:
-        """True if every request is valid, without a time limit."""
+        """True if every request is valid for an unlimited time."""
         return self.is_known and self._expires_at is None
 
     def admit(self, api_key: int, now_s: float) -> None:
@@ -122,7 +122,7 @@ class Authentication:
             raise IllegalSaslState("its session has expired (connections.max.reauth.ms)")
 
     def on_handshake(self, mechanism: str, *, is_framed: bool, now_s: float) -> None:
-        """Begins an authentication. ``is_framed`` tells that messages come in SaslAuthenticate.
+        """Begins an authentication. ``is_framed`` is True if the messages come in SaslAuthenticate requests.
 
         Raises IllegalSaslState, after which the client may continue, and UnsupportedSaslMechanism, which ends the
         connection.
@@ -144,8 +144,9 @@ class Authentication:
         self._mechanism = mechanism
 
     def on_peer(self) -> None:
-        """Begins the authentication of a broker, which another module handles. The broker may have logged in by
-        Kerberos before. Raises IllegalSaslState.
+        """Notes that a broker begins its proof, which another module handles. It may have logged in by Kerberos before.
+
+        Raises IllegalSaslState.
         """
         if self._exchange is not None or not (self.is_strange or self._mechanism == sasl.GSSAPI):
             raise IllegalSaslState("it has already authenticated")
@@ -156,7 +157,7 @@ class Authentication:
         self._is_peer = self.is_strange = False
 
     def on_message(self, message: bytes, now_s: float) -> bytes | Future[bytes]:
-        """Returns the answer to a message of the mechanism. After the last one, ``user`` and ``lifetime_ms`` are set.
+        """Returns the answer to a message of the mechanism. The last message sets ``user`` and ``lifetime_ms``.
 
         Give a returned future to ``on_answer`` when it is done. Raises IllegalSaslState. Raises
         SaslAuthenticationFailed, with the text for the client; then the authentication is over.
@@ -181,7 +182,7 @@ class Authentication:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Ends the authentication if it is refused."""
+        """Within ``with``, an error refuses the client and ends the authentication."""
         try:
             yield
         except BadMessage as error:

@@ -1,8 +1,8 @@
 """Kerberos between brokers: ``sasl.mechanism.inter.broker.protocol=GSSAPI``.
 
 Brokers recognise each other by the secret of the cluster (``cluster.peer_secret``). With this setting, the secret is
-not enough: a broker must first log in with a ticket, on the listener for brokers. Its user must be this broker's own or
-in ``super.users``. It shows the ticket again before its session ends.
+not enough: a broker must first log in with a ticket, on the listener for brokers. Its user must be the same as this
+broker's, or in ``super.users``. It logs in again before its session ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyclient.security.kerberos import KerberosError
 from pyclient.security.tickets import Initiator, tickets_of
 
 LIMIT_S: Final = 8.0
-"""A step of a login may take so long: less than a connection may need to become ready."""
+"""How long a step of a login may take. This is less than the time in which a connection must become ready."""
 
 
 class Says(Protocol):
@@ -33,7 +33,7 @@ class Says(Protocol):
 
 
 class BrokerLogin:
-    """This broker's logins at others, and which clients may be brokers."""
+    """Logs this broker in at others, and decides which clients may be brokers."""
 
     mechanism = GSSAPI
 
@@ -45,8 +45,8 @@ class BrokerLogin:
         users: frozenset[str],
         pool: Executor,
     ) -> None:
-        """``begin`` returns the context for a broker of ``service@host``. ``users`` are the principals of brokers,
-        ``pool`` runs what may block.
+        """``begin(service@host)`` returns the context for the broker on that host. ``users`` are the principals of
+        brokers. ``pool`` runs steps that may block.
         """
         self._listener = listener
         self._settings = settings
@@ -55,11 +55,11 @@ class BrokerLogin:
         self._pool = pool
 
     def begin(self, host: str) -> Exchange:
-        """Begins a login at the broker of a host."""
+        """Begins a login at the broker on this host."""
         return gssapi.client(self._begin(self.target(host)))
 
     def target(self, host: str) -> str:
-        """Returns the service of that broker, for which a ticket is needed."""
+        """Returns the service of the broker on this host, for which a ticket is needed."""
         return f"{self._settings.service}@{host}"
 
     async def work(self, step: Derive | Away) -> bytes:
@@ -72,12 +72,12 @@ class BrokerLogin:
             raise KerberosError(why, "is the KDC of krb5.conf running?", lasts=False) from None
 
     def trouble(self, host: str, error: Exception) -> str:
-        """Returns the text about a login that has failed."""
+        """Returns an error text for a failed login."""
         who = f"{self._settings.principal} at {self.target(host)}"
         return f"no login by Kerberos of {who} ({BETWEEN}={GSSAPI}): {error}"
 
     def refusal(self, listener: str, sasl: Says | None, principal: str) -> str | None:
-        """Returns why a client of ``listener`` cannot be a broker; None if the secret decides."""
+        """Returns why a client of ``listener`` cannot be a broker; None if it may prove it by the secret."""
         if listener != self._listener:
             return f"brokers must use the listener {self._listener} and log in there by Kerberos ({BETWEEN})"
         if sasl is None or sasl.mechanism != GSSAPI:
@@ -88,7 +88,7 @@ class BrokerLogin:
 
 
 def broker_login(config: BrokerConfig, pool: Executor) -> BrokerLogin | None:
-    """Returns the login, None if brokers use their secret alone. Reads krb5.conf. Raises ConfigError."""
+    """Returns the login, None if brokers use only their secret. Reads krb5.conf. Raises ConfigError."""
     listener = between_by_kerberos(config)
     if listener is None:
         return None

@@ -3,7 +3,7 @@ layers.
 
     challenge  realm="zk-sasl-md5",nonce="…",charset=utf-8,algorithm=md5-sess
     answer     username="kafka",realm="zk-sasl-md5",nonce="…",nc=00000001,cnonce="…",digest-uri="…",response=…,qop=auth
-    last       rspauth=…, which proves that the server knows the password, too
+    last       rspauth=…, which proves that the server knows the password too
 
 Pure functions: the client's nonce is an argument.
 """
@@ -24,7 +24,7 @@ _ALGORITHM: Final = b"md5-sess"
 
 
 class DigestError(Exception):
-    """The server's message is not DIGEST-MD5, or the server does not know the password."""
+    """Raised if the server's message is not DIGEST-MD5, or if the server does not know the password."""
 
 
 class DigestMd5:
@@ -77,7 +77,7 @@ class DigestMd5:
 
 
 def _directives(text: bytes) -> Mapping[bytes, bytes]:
-    """Returns directives by name; of repeated ones, such as realms, the first. Raises DigestError."""
+    """Returns directives by name. Of a repeated one, such as a realm, returns the first. Raises DigestError."""
     found: dict[bytes, bytes] = {}
     at = 0
     while at < len(text):
@@ -91,7 +91,7 @@ def _directives(text: bytes) -> Mapping[bytes, bytes]:
 
 
 def _short(text: bytes, charset: bytes) -> bytes:
-    """Returns the text in ISO 8859-1 if that has all of its characters, as the RFC requires for UTF-8."""
+    """Returns the text in ISO 8859-1 if that has all its characters, as the RFC requires when UTF-8 is used."""
     try:
         return text.decode().encode("latin-1") if charset else text
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""When to fetch keys: regularly, soon after a failure, and early if a client shows a token of a new key.
+"""Decides when to fetch keys: regularly, soon after a failure, and early if a client shows a token with a new key.
 
 It reads no clock: seconds of a monotonic clock are arguments.
 """
@@ -10,7 +10,7 @@ from typing import Final
 from pybroker.config.sasl_listeners import Remote
 
 EARLY_S: Final = 10.0
-"""Tokens of unknown keys cause at most one fetch in this time, because anybody may make them up."""
+"""Tokens with unknown keys cause at most one fetch in this time, because anybody may make up such tokens."""
 _MOST_DOUBLINGS: Final = 62
 
 

@@ -1,7 +1,7 @@
 """SCRAM users that a start adds: ``SCRAM-SHA-256=[name=admin,password=secret]``, as in Kafka's storage tool.
 
 A salted password is possible too: ``iterations=8192,salt="…",saltedpassword="…"``. A value with commas must be quoted.
-Errors contain nothing of the text, which is secret.
+Errors contain no part of the text, because it is secret.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FirstUser(NamedTuple):
         return f"FirstUser(name={self.name!r}, mechanism={self.mechanism.name})"
 
     def salted(self) -> bytes:
-        """Returns the salted password, which takes a millisecond or more."""
+        """Returns the salted password. To compute it takes a millisecond or more."""
         if self.salted_password:
             return self.salted_password
         return scram.salted_password(self.mechanism, self.password, self.salt, self.iterations)

@@ -44,8 +44,8 @@ class Kerberized:
 
 
 class KerberosExchange:
-    """The messages of one authentication: tokens until both sides are authenticated, the broker's layers, the client's
-    choice.
+    """The messages of one authentication. Tokens come until both sides are authenticated; then the broker offers
+    layers, and the client chooses one.
     """
 
     lifetime_ms = 0
@@ -60,7 +60,7 @@ class KerberosExchange:
         self.user: str | None = None
 
     def on_message(self, message: bytes) -> Future[bytes]:
-        """Returns a future of the answer, which a thread makes. Raises BadMessage; so does the future."""
+        """Returns a future of the answer, which a thread makes. The call and the future may raise BadMessage."""
         self._steps += 1
         if len(message) > gssapi.MOST_BYTES or self._steps > gssapi.MOST_STEPS:
             raise BadMessage(f"more than {gssapi.MOST_STEPS} messages, or one of more than {gssapi.MOST_BYTES} bytes")
@@ -84,7 +84,7 @@ class KerberosExchange:
         return context.wrap(gssapi.NONE_ONLY)
 
     def _on_choice(self, message: bytes) -> bytes:
-        """Handles the choice. The name that follows it asks to act as another user, which is ignored, as in Kafka."""
+        """Handles the client's choice. A name may follow, to act as another user; it is ignored, as in Kafka."""
         choice = self._context.unwrap(message)
         if not gssapi.has_none(choice) or choice[0] != gssapi.NO_LAYER:
             raise BadMessage("the client wants to sign or encrypt each message")
@@ -111,7 +111,7 @@ class _Accepting(kerberos.Context):
 
 
 def kerberized(listener: str, settings: Kerberos, pool: Executor) -> Kerberized:
-    """Returns the mechanism with the service's key, which must be in its keytab. Raises ConfigError."""
+    """Returns the mechanism, with the service's key, which must be in the keytab. Raises ConfigError."""
     where = f"listener {listener}: GSSAPI: "
     try:
         library = kerberos.library()
@@ -128,7 +128,7 @@ def short_names(library: Any, settings: Kerberos) -> ShortNames:
 
 
 def _credentials(library: Any, settings: Kerberos) -> Any:
-    """Returns the credentials. The keytab is read at each step, so a new one counts at once. Raises KerberosError."""
+    """Returns the credentials. Each step reads the keytab, so a new keytab is used at once. Raises KerberosError."""
     store = {_STORE: settings.keytab} if settings.keytab else None
     try:
         with told():

@@ -19,13 +19,13 @@ from pyclient.security import http_call
 
 _OPEN: Final = "http:"
 TIMEOUT_S: Final = 10.0
-"""The time limit for connecting, and for the answer."""
+"""The time limit for connecting, and the time limit for the answer."""
 
 logger = logging.getLogger("pybroker.security")
 
 
 class KeyFetcher:
-    """Sets the keys of ``tokens`` from its source. If fetching fails, the old ones stay."""
+    """Sets the keys of ``tokens`` from its source. If fetching fails, the old keys stay."""
 
     def __init__(self, tokens: Tokens, source: Remote, loop: asyncio.AbstractEventLoop) -> None:
         """Starts to fetch at once."""
@@ -82,7 +82,7 @@ class KeyFetcher:
 
 
 def fetch(source: Remote) -> KeySet:
-    """Returns the current keys of the source. Raises OSError, ValueError. It blocks."""
+    """Returns the current keys of the source; blocks. Raises OSError, ValueError."""
     url = http_call.parse(source.url)
     assert url is not None  # its settings were checked
     status, body = http_call.ask(url, {"Accept": "application/json"}, connect_s=TIMEOUT_S, read_s=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""SASL of the listeners, from the configuration: what each new connection begins with."""
+"""SASL of the listeners, from the configuration: it makes the authentication of each new connection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ListenerSasl:
         pool: Executor,
         held: TokenLogins | None = None,
     ) -> None:
-        """``secret`` and ``held`` are those of ``ScramUsers``. ``pool`` runs what may block. Raises ConfigError."""
+        """``secret`` and ``held`` are for ``ScramUsers``. ``pool`` runs steps that may block. Raises ConfigError."""
         settings = read(config, listener)
         self.listener = listener
         self._max_reauth_ms = settings.mechanisms
@@ -52,7 +52,7 @@ class ListenerSasl:
 
 
 def _tokens(listener: str, settings: SaslListener) -> Tokens | None:
-    """Returns the checker of tokens; a broker without OAUTHBEARER saves its import. Raises ConfigError."""
+    """Returns the checker of tokens; only a broker with OAUTHBEARER imports it. Raises ConfigError."""
     if settings.oauth is None:
         return None
     from pybroker.security.sasl.oauth import Tokens
@@ -61,7 +61,7 @@ def _tokens(listener: str, settings: SaslListener) -> Tokens | None:
 
 
 def _kerberized(listener: str, settings: Kerberos, pool: Executor) -> Mechanism:
-    """Returns the mechanism GSSAPI, whose library is an extra. Raises ConfigError."""
+    """Returns the mechanism GSSAPI, whose library must be installed separately. Raises ConfigError."""
     from pybroker.security.sasl.kerberos import kerberized
 
     return kerberized(listener, settings, pool)

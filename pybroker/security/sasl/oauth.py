@@ -1,8 +1,8 @@
 """OAUTHBEARER (RFC 7628): the client shows a token (JWT) that is signed by a known key (JWKS).
 
 A token is valid if one of the keys has signed it, it has not expired, and it has the expected issuer and audience. Its
-subject is the user, and the session ends with it at the latest. Only algorithms with public keys are accepted: neither
-``none`` nor a shared secret.
+subject is the user. The session ends when the token expires, at the latest. Only algorithms with public keys are
+accepted: neither ``none`` nor a shared secret.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger("pybroker.security")
 
 
 class Tokens:
-    """The mechanism, with the keys of one listener: from a file, or set by ``key_fetcher``."""
+    """The mechanism, with the keys of one listener, which come from a file or from ``key_fetcher``."""
 
     def __init__(self, listener: str, settings: OAuth, time_s: Callable[[], float] = time.time) -> None:
         """Reads the keys if they are in a file. Raises ConfigError."""
@@ -47,7 +47,7 @@ class Tokens:
         self.source = settings.remote
         """The URL of the keys, None for a file."""
         self.keys: KeySet | None = None
-        """None until keys have been fetched. They may be replaced on any thread."""
+        """The keys, None until they have been fetched. Any thread may replace them."""
         self.on_unknown_key: Callable[[], object] = lambda: None
         """Called if a token has an unknown key."""
         self._settings = settings
@@ -101,7 +101,7 @@ class Tokens:
             Claims(now=int(now_s), leeway=settings.skew_s, **options).validate(claims)
             user, left_s = claims[settings.user_claim], float(claims["exp"]) - now_s
             lifetime_ms = int(min(max(left_s, LEAST_S), MOST_S) * 1000)
-        except Exception as error:  # whatever a malicious token may raise
+        except Exception as error:  # a malicious token may raise any error
             if isinstance(error, InvalidKeyIdError):
                 self.on_unknown_key()
             what = f"{type(error).__name__} {getattr(error, 'claim', '')}".strip()
@@ -112,15 +112,15 @@ class Tokens:
 
 
 class Claims(jwt.JWTClaimsRegistry):
-    """What a token must say. Its times are whole seconds, as in Kafka: ``iat`` may be in the future, and no time may be
-    behind ``exp``.
+    """The claims that a token must have. Its times are whole seconds, as in Kafka: ``iat`` may be in the future, and no
+    time may be later than ``exp``.
     """
 
     def validate_iat(self, value: object) -> None:
         """Accepts any time in ``iat``."""
 
     def validate(self, claims: dict[str, Any]) -> None:
-        """Raises an error of joserfc."""
+        """Raises an error of joserfc if the claims are not valid."""
         times = {name: _seconds(name, claims[name]) for name in _TIMES if claims.get(name) is not None}
         others = {name: value for name, value in claims.items() if name not in _TIMES}
         super().validate(others | times)
@@ -135,7 +135,7 @@ def _seconds(name: str, value: object) -> int:
 
 
 class OAuthExchange:
-    """The message of one authentication, and if it is refused, the client's answer to the reason."""
+    """The message of one authentication. If it is refused, the client's answer to the reason follows."""
 
     is_by_token = False
 
@@ -163,7 +163,7 @@ class OAuthExchange:
 
 
 def read(message: bytes) -> tuple[str, str]:
-    """Returns the authorization id, perhaps empty, and the token of a client's message. Raises BadMessage."""
+    """Returns the authorization id (perhaps empty) and the token in a client's message. Raises BadMessage."""
     if len(message) > MOST_BYTES:
         raise BadMessage(f"a message has more than {MOST_BYTES} bytes")
     header, *pairs = message.split(_MARK)
@@ -182,7 +182,7 @@ def read(message: bytes) -> tuple[str, str]:
 
 
 def read_keys(path: str) -> KeySet:
-    """Returns the public keys of a file. Raises OSError, ValueError."""
+    """Returns the public keys in a file. Raises OSError, ValueError."""
     with Path(path).open("rb") as file:
         data = file.read(MOST_OF_FILE + 1)
     if len(data) > MOST_OF_FILE:

@@ -16,7 +16,7 @@ from pyclient.protocol.errors import SaslAuthenticationFailed
 
 PARTS: Final = 3
 MOST_BYTES: Final = 16 * 1024
-"""A longer message is refused without being parsed."""
+"""How long a message may be. A longer message is refused without being parsed."""
 DIGEST: Final = "sha256"
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from pyclient.protocol.scram import Credential
 
 MOST_ITERATIONS: Final = 16_384
-"""The most iterations that AlterUserScramCredentials accepts, as in Kafka; clients must compute them."""
+"""How many iterations AlterUserScramCredentials accepts, as in Kafka. Clients must compute so many hashes."""
 _ITERATIONS: Final = re.compile(r"(?:\A|,)iterations=([0-9]{1,9})(?:,|\Z)")
 _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
 
@@ -22,13 +22,13 @@ def to_text(credential: Credential) -> str:
 
 
 def iterations_of(text: str) -> int:
-    """Returns the iterations of a value; 0 if there are none."""
+    """Returns the number of iterations in a value; 0 if there is none."""
     found = _ITERATIONS.search(text)
     return int(found[1]) if found else 0
 
 
 def from_text(text: str) -> Credential:
-    """Parses a value. Raises ValueError, which contains nothing of the text."""
+    """Parses a value. Raises ValueError, which contains no part of the text."""
     pairs = dict(part.partition("=")[::2] for part in text.split(","))
     if sorted(pairs) != sorted(_FIELDS) or not pairs["iterations"].isdecimal():
         raise ValueError("not salt=…,stored_key=…,server_key=…,iterations=…")

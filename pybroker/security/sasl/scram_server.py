@@ -1,7 +1,7 @@
 """The broker's side of SCRAM (``pyclient.protocol.scram``), with the stored passwords of users.
 
-An unknown user gets salt and iterations like any other, the same ones each time, and fails by the proof. So nobody
-learns which users exist. It costs a few HMACs; the client computes the iterations.
+An unknown user gets a salt and iterations like any other, the same ones each time, and fails at the proof. So nobody
+learns which users exist. The broker computes only a few HMACs; the client computes the iterations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Stored(NamedTuple):
     of: Callable[[str], Mapping[str, str]]
     """Returns the configuration of a user, empty if there is none."""
     all: Callable[[], Mapping[Any, Mapping[str, str]]]
-    """Returns the configurations of all users, and perhaps others; another object after a change."""
+    """Returns the configurations of all users, and perhaps of other resources. After a change it is a new object."""
 
 
 class ScramUsers:
@@ -39,8 +39,8 @@ class ScramUsers:
     def __init__(
         self, mechanism: scram.Mechanism, stored: Stored, secret: bytes, tokens: TokenLogins | None = None
     ) -> None:
-        """``secret`` is the cluster's, so that all brokers make up the same for an unknown user. ``tokens`` is None
-        without delegation tokens.
+        """``secret`` is the cluster's, so that all brokers make up the same credential for an unknown user. ``tokens``
+        is None without delegation tokens.
         """
         self.mechanism = mechanism
         self.tokens = tokens
@@ -53,7 +53,7 @@ class ScramUsers:
         return ScramExchange(self, secrets.token_urlsafe(NONCE_BYTES))
 
     def credential(self, user: str) -> Credential:
-        """Returns the stored credential, or one without a password; both take the same time."""
+        """Returns the stored credential, or one for which no password exists. Both take the same time."""
         nobody = to_text(self.nobody(user))
         try:
             return from_text(self._stored.of(user).get(self.mechanism.name, nobody))
@@ -69,7 +69,7 @@ class ScramUsers:
         return Credential(scram.salt_of(keys[0]), keys[1], keys[1], known[place] if known else scram.LEAST_ITERATIONS)
 
     def _of_all(self) -> Sequence[int]:
-        """Returns the iterations of all users, sorted, from which unknown users get theirs in the same proportions."""
+        """Returns the iterations of all users, sorted. Unknown users get iterations in the same proportions."""
         everything, (before, iterations) = self._stored.all(), self._iterations
         if everything is not before:
             texts = (each.get(self.mechanism.name) for each in everything.values())
@@ -117,7 +117,7 @@ class ScramExchange:
         return tokens.credential(self._users.mechanism, token)
 
     def _owner(self, token_id: str) -> str:
-        """Returns the owner of the token, whose name the client gets. Raises BadMessage."""
+        """Returns the owner of the token; the client gets the owner's user name. Raises BadMessage."""
         tokens = self._users.tokens
         token = None if tokens is None else tokens.living(token_id)
         if tokens is None or token is None:

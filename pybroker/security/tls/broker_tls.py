@@ -1,4 +1,4 @@
-"""TLS of a broker: of its listeners, and of its connections to other brokers.
+"""TLS of a broker: for its listeners, and for its connections to other brokers.
 
 Brokers recognise each other by the secret of the cluster (``cluster.peer_secret``). Everybody who can read the
 coordination store can read it: with ZooKeeper that is everybody, unless ``zookeeper.set.acl`` is set. If the listener
@@ -16,7 +16,7 @@ from pybroker.security.tls.listener_tls import ListenerTls
 
 
 class BrokerTls:
-    """``listeners`` has the TLS listeners by name; ``between`` is the one for brokers, None if it is plain."""
+    """``listeners`` has the TLS listeners by name. ``between`` is the one for brokers, None if that has no TLS."""
 
     def __init__(self, config: BrokerConfig) -> None:
         """Reads files. Raises ConfigError."""
@@ -35,13 +35,13 @@ class BrokerTls:
             each.try_out(config)
 
     def refusal(self, listener: str, principal: str) -> str | None:
-        """Returns why a client of ``listener`` cannot be a broker; None if the secret decides."""
+        """Returns why a client of ``listener`` cannot be a broker; None if it may prove it by the secret."""
         between = self.between
         if between is None or between.context.verify_mode is not ssl.CERT_REQUIRED:
             return None
         if listener != between.listener:
             return f"brokers must use the listener {between.listener}, which requires certificates"
-        if between.is_sasl:  # any certificate of the authority is accepted: the principal does not come from it
+        if between.is_sasl:  # any certificate of the authority is accepted: the principal does not come from TLS
             return None
         if principal == between.own_principal or principal in self._super_users:
             return None

@@ -1,4 +1,4 @@
-"""Makes files with a certificate authority, and with keys and certificates of a server and of a client.
+"""Creates the files of a certificate authority, and of the keys and certificates of a server and of a client.
 
 ``pybroker tls create`` and ``pybroker.run(tls=True)`` use them.
 """
@@ -17,7 +17,7 @@ _PUBLIC: Final = 0o644
 
 
 class Files(NamedTuple):
-    """The files of an authority, of the key pairs that it has signed, and their paths."""
+    """The paths of the files of an authority and of the key pairs that it has signed."""
 
     authority: Path
     """The authority's certificate, which peers trust."""
@@ -56,6 +56,6 @@ def make(folder: Path, hosts: Sequence[str] = HOSTS) -> Files:
 
 
 def _put(path: Path, content: bytes, mode: int) -> None:
-    """Writes a new file, with that mode from its first byte. Raises OSError."""
+    """Writes a new file, which has this mode from its first byte on. Raises OSError."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)

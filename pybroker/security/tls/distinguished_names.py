@@ -20,12 +20,12 @@ _KEYWORDS: Final = {
 }
 """The attribute types that RFC 2253 names. Java writes all others as numbers, and their values as bytes."""
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""The tags of strings that Java shows as text. It reads the bytes of each as UTF-8, whatever the string has."""
+"""The tags of strings that Java shows as text. Java reads the bytes of all of them as UTF-8."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _VERSION: Final = 0xA0
 """The tag of the only field of a certificate that may be missing before its subject."""
 _SUBJECT: Final = 4
-"""The place of the subject among a certificate's fields, without the version."""
+"""The index of the subject among a certificate's fields, without the version."""
 _LONG_FORM: Final = 0x80
 _HEADER: Final = 2
 
@@ -41,7 +41,7 @@ def subject(certificate: bytes) -> str:
 
 
 def shown(name: bytes) -> str:
-    """Returns a DER name as text. The last part comes first."""
+    """Returns a DER name as text. The last part of the name comes first in the text."""
     ((_, parts, _),) = elements(name)
     names = ["+".join(_attribute(content) for _, content, _ in elements(part)) for _, part, _ in elements(parts)]
     return ",".join(reversed(names))

@@ -1,8 +1,8 @@
 """TLS of a listener, from the configuration: the context for new connections, and the principals of their clients.
 
-A context is made again when a key of the listener or one of its files changes. If that fails, the old one stays, and
-the log tells why. Open connections keep theirs. The listener that brokers use among themselves has a client context
-too, with the same key store.
+A context is made again when a key of the listener or one of its files changes. If that fails, the old context stays,
+and the log tells why. Open connections keep their context. The listener that brokers use among themselves has a client
+context too, with the same key store.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DYNAMIC: Final = (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER)
 logger = logging.getLogger("pybroker.security")
 
 Stamp = tuple[int, int, int] | None
-"""Changes when a file is written or replaced; None if it does not exist."""
+"""A value that changes when a file is written or replaced; None if the file does not exist."""
 
 
 class Made(NamedTuple):
@@ -42,7 +42,7 @@ class Made(NamedTuple):
     server: ssl.SSLContext
     certificate: x509.Certificate
     client: ssl.SSLContext | None
-    """For this broker's connections to others; None for a listener of clients only."""
+    """The context for this broker's connections to others; None for a listener of clients only."""
     probe: ssl.SSLContext | None
     """The ``client`` context without a check of the host name. It tests whether two brokers can connect."""
 
@@ -53,8 +53,8 @@ class ListenerTls:
     def __init__(
         self, config: BrokerConfig, listener: str, *, is_for_brokers: bool = False, is_sasl: bool = False
     ) -> None:
-        """With ``is_sasl`` clients authenticate by SASL, and only the listener's own key asks for certificates. Raises
-        ConfigError.
+        """With ``is_sasl``, clients authenticate by SASL. Then only the listener's own key may require certificates,
+        not the key for all listeners. Raises ConfigError.
         """
         self.listener = listener
         self.is_sasl = is_sasl
@@ -118,8 +118,8 @@ class ListenerTls:
         logger.info("listener %s has reloaded its certificate: new connections use it", self.listener)
 
     def try_out(self, config: BrokerConfig) -> None:
-        """Raises ConfigError if this listener could not use the settings of ``config``, or if peers would not accept it
-        then.
+        """Raises ConfigError if this listener could not use the settings of ``config``, or if other brokers would then
+        not accept it.
 
         Changes nothing. Reads files.
         """
@@ -130,7 +130,7 @@ class ListenerTls:
             trial._check_follows(self._made)
 
     def _settings_in(self, config: BrokerConfig) -> dict[str, Any]:
-        """Returns the keys of this listener without their prefix; without defaults."""
+        """Returns the settings of this listener, without the prefix of their keys and without defaults."""
         settings = {key.name: config.of_listener(self.listener, key.name) for key in TLS_KEYS}
         if self.is_sasl and not config.is_set(of_listener(self.listener, CLIENT_AUTH)):
             settings[CLIENT_AUTH] = None
@@ -175,7 +175,7 @@ class ListenerTls:
         return self._config_error(TlsConfigError(KEY_STORE, complaint))
 
     def _named(self, error: TlsConfigError) -> str:
-        """Returns the error with the key as the user gave it, and where."""
+        """Returns the error with the key as the user has written it, and with its source."""
         own = of_listener(self.listener, error.setting)
         name = own if self._config.is_set(own) else error.setting
         where = "AlterConfigs" if self._config.source(name) in _DYNAMIC else self._config.where(name)
@@ -204,7 +204,7 @@ def _hosts(certificate: x509.Certificate) -> set[object]:
 
 
 def _hindrance(here: Made, there: Made) -> str | None:
-    """Returns why a broker with ``here`` cannot connect to one with ``there``; None if it can, or never does."""
+    """Returns why a broker with ``here`` cannot connect to one with ``there``; None if it can or never connects."""
     if here.probe is None:
         return None
     try:

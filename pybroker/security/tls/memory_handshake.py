@@ -6,7 +6,7 @@ import ssl
 from typing import Final
 
 _ROUNDS: Final = 10
-"""More rounds than any handshake takes."""
+"""How many rounds a handshake may take. None needs so many."""
 
 
 def meet(server: ssl.SSLContext, client: ssl.SSLContext) -> None:

@@ -1,4 +1,4 @@
-"""TLS of the way to ZooKeeper: ``zookeeper.ssl.*``, which are Kafka's keys."""
+"""TLS of connections to ZooKeeper: ``zookeeper.ssl.*``, which are Kafka's keys."""
 
 from __future__ import annotations
 
