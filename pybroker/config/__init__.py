@@ -1,7 +1,7 @@
 """Configuration: the sources of settings, and the effective values. ``keys`` has the tables of keys.
 
 Start with ``broker_config``: ``KEYS`` has the broker's keys, ``BrokerConfig`` its values. ``topic_config`` makes the
-configuration of a log from a topic's overrides. ``remarks`` and ``unprotected`` say at a start what may be a mistake.
+configuration of a log from a topic's overrides. ``remarks`` and ``unprotected`` report possible mistakes at a start.
 This room imports no other room.
 """
 

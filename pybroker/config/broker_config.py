@@ -1,8 +1,8 @@
 """The configuration of one broker: layers over the table of keys.
 
-From the strongest: dynamic for this broker, dynamic for the cluster, static (``--set`` over environment over file),
-default. The two dynamic layers change while the broker runs. After each change, listeners are called with the names
-whose value changed.
+The layers, the strongest first: dynamic for this broker, dynamic for the cluster, static, default. Among static
+settings, ``--set`` is stronger than the environment, and that is stronger than the file. The two dynamic layers change
+while the broker runs. After each change, listeners are called with the names of the keys whose value has changed.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Origin(NamedTuple):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Returns ``: did you mean log.segment.bytes?`` if a known name is similar, else nothing."""
-    import difflib  # takes 3 ms, and is needed for errors only
+    import difflib  # the import takes 3 ms and is needed for errors only
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f": did you mean {near[0]}?" if near else ""
 
 
 def key_of(name: str) -> Key | None:
-    """Returns the row of a key, also of one for a single listener; None if there is none."""
+    """Returns the row of a key, which may be one for a single listener; None if there is no such key."""
     return KEYS.get(name) or key_of_listener(name) or sasl_key_of_listener(name) or _limit_of_listener(name)
 
 
@@ -83,7 +83,7 @@ def is_ignored(name: str) -> bool:
 
 
 def unused_of(known: Mapping[str, Setting], given: Mapping[str, Setting]) -> tuple[str, ...]:
-    """Returns the settings in ``known`` without meaning: ZooKeeper's left in a file for KRaft, unless it was ``given``.
+    """Returns the keys in ``known`` without meaning: ZooKeeper's, left in a file for KRaft, unless they were ``given``.
     """
     is_left_over = "process.roles" in known and "zookeeper.connect" in known and "zookeeper.connect" not in given
     return ("zookeeper.connect",) if is_left_over else ()
@@ -124,12 +124,13 @@ class BrokerConfig:
     ) -> BrokerConfig:
         """Reads the configuration from four sources.
 
-        ``arguments`` (the texts of ``--set``) count most, then the ``environment`` (by default the process's),
-        ``file``, and ``base``, which is a file too. ``source`` is the name of the first source in errors.
+        ``arguments`` (the texts of ``--set``) override the ``environment`` (by default the process's). That overrides
+        ``file``, and ``file`` overrides ``base``, which is a file too. ``source`` is the name of ``arguments`` in
+        errors.
 
-        Raises ConfigError, which names all unknown keys and bad values. With ``errors``, it appends each error to that
-        list, and omits the key. It ignores unknown variables, because clients share the environment. It also ignores
-        keys in files that belong to other programs (``foreign_keys``).
+        Raises ConfigError, which names all unknown keys and bad values. If ``errors`` is given, appends each error to
+        that list instead, and omits the key. It ignores unknown variables, because clients share the environment. It
+        also ignores keys in files that belong to other programs (``foreign_keys``).
         """
         variables = sources.from_environment(os.environ if environment is None else environment)
         filed = {**(sources.from_file(base) if base else {}), **(sources.from_file(file) if file else {})}
@@ -166,7 +167,7 @@ class BrokerConfig:
 
     @staticmethod
     def key(name: str, source: str = "") -> Key | None:
-        """Returns the row of ``name``, None for a plug-in's. Raises ConfigError for an unknown name."""
+        """Returns the row of the key ``name``, None for a plug-in's key. Raises ConfigError for an unknown name."""
         key = key_of(name)
         if key is None and not is_ignored(name):
             where = f" (from {source})" if source else ""
@@ -189,7 +190,7 @@ class BrokerConfig:
         return self._values[name]
 
     def of_listener(self, listener: str, name: str) -> Any:
-        """Returns the value of a key for one listener: its own, else the one for all; None if neither is set."""
+        """Returns the value of a key for a listener: the listener's own, else that for all; None if neither is set."""
         own = of_listener(listener, name)
         if own in self._values:
             return self._values[own]
@@ -245,8 +246,8 @@ class BrokerConfig:
     def override(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> frozenset[str]:
         """Replaces both dynamic layers by these texts and calls the listeners.
 
-        Returns the names whose value changed. A value that does not parse is ignored: a broker must not stop because of
-        what another version stored.
+        Returns the names of the keys whose value has changed. A value that does not parse is ignored: a broker must not
+        stop because another version stored such a value.
         """
         before = self._values
         self._broker, self._cluster = _parse_stored(broker), _parse_stored(cluster)

@@ -1,4 +1,4 @@
-"""The configuration of groups: overrides over the broker keys that are their defaults and limits."""
+"""The configuration of groups: a group's overrides, with broker keys as defaults and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's login file (``java.security.auth.login.config``), in which users of Kafka have a section for ZooKeeper:
+"""Reads Java's login file (``java.security.auth.login.config``). Users of Kafka have a section for ZooKeeper there:
 
     Client {
         org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="…";

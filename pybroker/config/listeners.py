@@ -66,7 +66,7 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
 
 
 def between_brokers(config: BrokerConfig) -> Endpoint | None:
-    """Returns the listener that brokers use among themselves; None if the settings name one that does not exist.
+    """Returns the listener that brokers use among themselves; None if the settings name a listener that does not exist.
 
     Raises ConfigError for bad text.
     """
@@ -78,7 +78,7 @@ def between_brokers(config: BrokerConfig) -> Endpoint | None:
 
 
 def protected(config: BrokerConfig) -> str | None:
-    """Returns the listener of brokers, to which limits of connections must not apply; None if it is the only listener.
+    """Returns the listener of brokers, which is exempt from limits of connections; None if it is the only listener.
     """
     between = between_brokers(config) if len(listeners(config)) > 1 else None
     return None if between is None else between.listener

@@ -1,7 +1,7 @@
 """The part of a topic's configuration that a log needs.
 
-One field per topic key of Kafka, with ``_`` for ``.``; units are those of the key. ``topic_config`` builds it from the
-table of keys. Equal configurations should be one object, so that 10,000 partitions share it.
+It has one field per topic key of Kafka, with ``_`` for ``.``; units are those of the key. ``topic_config`` builds it
+from the table of keys. Equal configurations should be one object, so that 10,000 partitions share it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The log lines of a start about settings that are accepted and have no effect, one per reason."""
+"""Makes the log lines of a start about settings that are accepted but have no effect, one line per reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABOUT_SASL = ("sasl.", "connections.max.reauth.ms", "connection.failed.authentic
 
 
 def of_environment(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yields a line for each variable that looks like a setting but is none, such as KAFKA_BOOTSTRAP_SERVERS."""
+    """Yields a line for each variable that looks like a setting but is not one, such as KAFKA_BOOTSTRAP_SERVERS."""
     for name, setting in sources.from_environment(environment).items():
         if not is_known(name):
             yield f"{setting.source} is ignored: {name} is unknown{suggestion(name, KEYS)}"
@@ -28,13 +28,13 @@ def of_environment(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def of_settings(config: BrokerConfig) -> Iterator[str]:
-    """Yields a line about keys that are not Kafka's, and one for each missing feature that some key asks for."""
+    """Yields a line about keys that are not Kafka's, and a line for each missing feature that a key requires."""
     marked = [name for name, setting in config.foreign.items() if setting.is_marked and sources.is_name(name)]
     if marked:
         yield f"ignored, because they are not Kafka's keys: {', '.join(marked)}"
     yield from rights.remarks(config, is_between_brokers=_is_between_brokers(config))
     for name, setting in config.foreign.items():
-        if not (setting.is_marked and sources.is_name(name)):  # it may be a line of a secret, so it is not shown
+        if not (setting.is_marked and sources.is_name(name)):  # the name may be a line of a secret, so it is not shown
             yield f"{setting.source} is ignored: it is not of the form key=value"
     for name, setting in config.unused.items():
         yield f"{name}={setting.text} (from {setting.source}) is not used, because process.roles is that of KRaft"
@@ -75,7 +75,7 @@ def _is_between_brokers(config: BrokerConfig) -> bool:
 
 
 def _unmet(config: BrokerConfig, told: Set[str]) -> dict[str, list[str]]:
-    """Returns the keys that ask for a missing feature, by feature; without those in ``told``."""
+    """Returns the keys that require a missing feature, by feature; without the keys in ``told``."""
     found: dict[str, list[str]] = {}
     for name in (name for name in _asked_for(config) if name not in told):
         found.setdefault(reason_of(name), []).append(name)
@@ -88,7 +88,7 @@ def _asked_for(config: BrokerConfig) -> Iterable[str]:
 
 
 def reason_of(name: str) -> str:
-    """Returns why a key, also a plug-in's, has no effect."""
+    """Returns why a key has no effect. The key may be a plug-in's."""
     if name.startswith("listener.name."):
         return OF_LISTENERS
     if name.startswith(("rlmm.", "rsm.")):

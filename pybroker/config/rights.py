@@ -11,7 +11,7 @@ from pybroker.config.listeners import TLS, Endpoint, listeners
 AUTHORIZER: Final = "authorizer.class.name"
 STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BUILT: Final = (STANDARD, "kafka.security.authorizer.AclAuthorizer")
-"""Kafka's own authorizers, with KRaft and with ZooKeeper. Here both names mean the same one."""
+"""Kafka's own authorizers, for KRaft and for ZooKeeper. Here both names mean the same authorizer."""
 SUPER_USERS: Final = "super.users"
 STORE_ACL: Final = "zookeeper.set.acl"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
@@ -20,7 +20,7 @@ _SEPARATOR: Final = ";"
 
 
 def super_users(config: BrokerConfig) -> frozenset[str]:
-    """Returns the users that may do everything. A certificate or ticket with such a name may be a broker's."""
+    """Returns the users that may do everything. Their certificates or tickets may also be those of brokers."""
     return frozenset(filter(None, map(str.strip, config[SUPER_USERS].split(_SEPARATOR))))
 
 
@@ -34,7 +34,7 @@ def broken_promises(config: BrokerConfig) -> Iterator[tuple[str, str, str]]:
 
 
 def remarks(config: BrokerConfig, *, is_between_brokers: bool) -> Iterator[str]:
-    """Yields lines about settings of rights without effect. ``is_between_brokers`` tells that brokers show certificates
+    """Yields lines about settings of rights without effect. ``is_between_brokers`` is True if brokers show certificates
     or Kerberos tickets to each other.
     """
     knows_clients = any(_knows_clients(config, each) for each in listeners(config))

@@ -1,7 +1,7 @@
 """The settings of SASL listeners: their mechanisms, and users with their passwords.
 
-A mechanism that is not supported, or whose settings cannot be applied, is an error: the broker does not start, so that
-a misunderstood setting lets nobody in. Callers are ``unprotected`` and the broker.
+If a mechanism is not supported, or its settings cannot be applied, the broker does not start. So a misunderstood
+setting lets nobody in. ``unprotected`` and the broker use this module.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _FILE: Final = "file:"
 _NAMED: Final = re.compile(r"\Ahttps?://[^/?#]*@")
 JAVA_OPTIONS: Final = "KAFKA_OPTS"
 ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""Kafka's system property with the allowed URLs of keys; without it, every URL in the settings is allowed."""
+"""Kafka's system property with the URLs from which keys may be fetched. Without it, settings may name any URL."""
 _ALLOWED: Final = re.compile(rf"-D{re.escape(ALLOWED)}=(\S*)")
 _SERVICE_PRINCIPAL: Final = re.compile(r"([^/@]+)/[^/@]+(?:@[^/@]+)?")
 _KAFKAS: Final = frozenset(each.lower() for each in BUILT)
@@ -75,11 +75,11 @@ _FAMILY: Final = "sasl."
 _OF_CLIENTS: Final = "sasl.mechanism"
 _OF_ALL: Final = [name for name in KEYS if name.startswith(_FAMILY)]
 _OF_SASL: Final = ("sasl", "reauth")
-"""The names of keys about SASL contain one of these, even with a typing error elsewhere."""
+"""Words that show that a key is about SASL, even if the rest of its name has a typing error."""
 
 
 class Remote(NamedTuple):
-    """An HTTP source of keys; times are in seconds."""
+    """An HTTP source of keys for tokens; times are in seconds."""
 
     url: str
     refresh_s: float
@@ -88,10 +88,10 @@ class Remote(NamedTuple):
 
 
 class OAuth(NamedTuple):
-    """Which tokens of OAUTHBEARER are valid; without an issuer, or an audience, any is accepted."""
+    """Tells which tokens of OAUTHBEARER are valid. An unset issuer or audience means that any is accepted."""
 
     jwks: str
-    """The path of the keys; without effect if they come by HTTP."""
+    """The path of the keys. It has no effect if the keys come by HTTP."""
     issuer: str | None
     audience: tuple[str, ...]
     skew_s: int
@@ -130,8 +130,8 @@ def check(config: BrokerConfig) -> None:
 
 
 def errors_of(config: BrokerConfig) -> Iterator[ConfigError]:
-    """Yields an error for each typing error in a name that may cause others, and for each listener. Raises ConfigError
-    for bad listeners.
+    """Yields an error for each typing error in a name, since it may cause other errors, and for each listener with a
+    wrong setting. Raises ConfigError for bad listeners.
     """
     secured = [each.listener for each in listeners(config) if each.is_sasl]
     if secured:
@@ -156,7 +156,7 @@ def _is_of_others(config: BrokerConfig, name: str) -> bool:
 
 
 def without_effect(config: BrokerConfig) -> list[str]:
-    """Returns the keys of SASL whose listeners do not use it. Raises ConfigError for bad listeners."""
+    """Returns the keys of SASL for listeners that do not use SASL. Raises ConfigError for bad listeners."""
     of_sasl = {each.listener.lower(): each.is_sasl for each in listeners(config)}
     names = [] if any(of_sasl.values()) else [key.name for key in SASL_KEYS if config.where(key.name)]
     if _is_by_kerberos(config) and between_by_kerberos(config) is None:
@@ -188,8 +188,8 @@ def has_kerberos(config: BrokerConfig, listener: str) -> bool:
 
 
 def between_by_kerberos(config: BrokerConfig) -> str | None:
-    """Returns the listener on which brokers log in to each other by Kerberos; None if their secret is enough. Kafka's
-    default counts only if it is set. Raises ConfigError for bad listeners.
+    """Returns the listener on which brokers log in to each other by Kerberos; None if their secret is enough. GSSAPI,
+    Kafka's default, must be set explicitly. Raises ConfigError for bad listeners.
     """
     endpoint = between_brokers(config) if _is_by_kerberos(config) else None
     return endpoint.listener if endpoint is not None and endpoint.is_sasl else None
@@ -266,8 +266,8 @@ def _kerberos(config: BrokerConfig, listener: str, options: Mapping[str, str], *
 def _oauth(config: BrokerConfig, listener: str) -> OAuth:
     """Returns the settings of OAUTHBEARER.
 
-    CVE-2026-110985: a token is only valid with a known key, and unless the settings say otherwise, with the expected
-    issuer and audience.
+    CVE-2026-110985: a token is valid only if a known key has signed it and, unless the settings say otherwise, if it
+    has the expected issuer and audience.
     """
 
     def value(name: str) -> Any:
@@ -298,8 +298,8 @@ def _choice() -> str:
 
 
 def _options(config: BrokerConfig, listener: str, mechanism: str, *, is_only: bool) -> Mapping[str, str]:
-    """Returns the options of the login module. The key for all listeners counts only with a single mechanism, to which
-    it must apply.
+    """Returns the options of the login module. The key for all listeners is used only if there is a single mechanism,
+    to which it must apply.
     """
     text = _value(config, listener, mechanism, JAAS, with_others=is_only)
     if text is None:
@@ -323,8 +323,8 @@ def _value(config: BrokerConfig, listener: str, mechanism: str, name: str, *, wi
 def _error(
     config: BrokerConfig, listener: str, name: str, complaint: str, mechanism: str = "", *, with_others: bool = True
 ) -> ConfigError:
-    """Returns the error with the name under which the setting was given, or should be; ``with_others`` allows names for
-    other mechanisms too.
+    """Returns the error with the name under which the setting was given, or should be given. With ``with_others``, it
+    may be a name for other mechanisms too.
     """
     names = [of_mechanism(listener, mechanism, name)] if mechanism else []
     names += [of_listener(listener, name), name] if with_others else []
@@ -338,7 +338,7 @@ def _from(config: BrokerConfig, name: str) -> str:
 
 
 def slips(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    """Yields keys about SASL that have no effect because a name in them is wrong, with a suggestion (empty if unknown).
+    """Yields keys about SASL that have no effect because a name in them is wrong, each with a suggestion or "".
 
     Raises ConfigError for bad listeners.
     """

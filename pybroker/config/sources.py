@@ -10,7 +10,7 @@ from pybroker.config.keys.key import ConfigError
 
 
 class Setting(NamedTuple):
-    """A value as text, and its source in words. ``is_marked`` tells that ``=`` or ``:`` ended its key."""
+    """A value as text, and its source in words. ``is_marked`` is True if ``=`` or ``:`` ended the key."""
 
     text: str
     source: str
@@ -21,18 +21,18 @@ ENVIRONMENT_PREFIX: Final = "KAFKA_"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 """The prefix in the environment of Bitnami's image."""
 
-# Set by Kafka's own scripts, and by Kubernetes for a service named kafka: not configuration.
+# Kafka's own scripts set these, and Kubernetes does for a service named kafka. They are not configuration.
 _FOREIGN = re.compile(
     r"KAFKA_((HOME|OPTS|VERSION|DEBUG|MODE|JMX_\w+|HEAP_OPTS|GC_LOG_OPTS|GC_LOG_ENABLED|LOG4J_\w+"
     r"|JVM_PERFORMANCE_OPTS|CLASSPATH|HOST|SERVICE_\w+|PORT|PORT_\w+)|\w+_(SERVICE|PORT)_\w+)\Z"
 )
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}|[\w-]{1,40}(?:\.[\w-]{1,40})+", re.ASCII)
-"""Matches only keys: words in small letters or with dots, which no line of a private key is."""
+"""Matches only keys: words in small letters or with dots. No line of a private key looks like that."""
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def is_name(text: str) -> bool:
-    """Returns whether the text looks like a key, so that it may be shown. Other text may be a line of a secret."""
+    """Returns whether the text looks like a key, so that it may be shown. Any other text may be a line of a secret."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -49,7 +49,7 @@ def from_arguments(arguments: Iterable[str], source: str = "--set") -> dict[str,
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Setting]:
-    """Reads variables: ``KAFKA_NODE_ID=1`` is ``node.id=1``, and so is ``KAFKA_CFG_NODE_ID=1``, which counts less.
+    """Reads variables: ``KAFKA_NODE_ID=1`` means ``node.id=1``. ``KAFKA_CFG_NODE_ID=1`` means the same, but is weaker.
 
     ``__`` means ``_``, ``___`` means ``-``.
     """
@@ -92,7 +92,7 @@ def _decoded(data: bytes) -> str:
 
 
 def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
-    """Returns line number, key and value of each entry, by the rules of java.util.Properties.
+    """Yields line number, key and value of each entry, by the rules of java.util.Properties.
 
     ``#`` and ``!`` begin a comment line. ``=``, ``:`` or white space ends a key. A backslash at the end of a line
     joins the next one without its indentation. ``\\t \\n \\r \\f \\uXXXX`` are as in Java; any other escaped character
@@ -103,7 +103,7 @@ def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _entries(text: str) -> Iterator[tuple[int, str, str, bool]]:
-    """Also yields whether ``=`` or ``:`` ends the key of an entry."""
+    """Does ``parse_properties``, and also yields whether ``=`` or ``:`` ends the key of an entry."""
     for number, line in _logical_lines(text):
         end = _end_of_key(line)
         rest = line[end:].lstrip(" \t\f")

@@ -1,7 +1,7 @@
-"""Keys of TLS that would have no effect because of a typing error in their name or listener.
+"""Finds keys of TLS that would have no effect because of a typing error in their name or listener.
 
-A broker that ignored them would be open, or accept other clients than intended. So it does not start, and an
-administrator's change is refused.
+If the broker ignored such keys, it would be open, or accept other clients than intended. So it does not start with
+them, and refuses an administrator's change that has one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ASKING: Final = ("required", "requested")
 
 
 def check(config: BrokerConfig, dynamic: Mapping[str, str] | None = None) -> None:
-    """Raises ConfigError for the first typing error; with ``dynamic``, only among these, which an administrator sets.
+    """Raises ConfigError for the first typing error. With ``dynamic``, an administrator's change, checks only that.
     """
     for error in errors_of(config, dynamic):
         raise error
 
 
 def errors_of(config: BrokerConfig, dynamic: Mapping[str, str] | None = None) -> Iterator[ConfigError]:
-    """Yields an error for each typing error; ``dynamic`` as for ``check``. Raises ConfigError for bad listeners."""
+    """Yields an error for each typing error; ``dynamic`` is as for ``check``. Raises ConfigError for bad listeners."""
     static = config.given() | {name: setting.text for name, setting in config.ignored.items()}
     texts = static if dynamic is None else dynamic
     names = [name for name in texts if name.startswith((_FAMILY, LISTENER_PREFIX)) and name not in _OF_SSL]
@@ -51,7 +51,7 @@ def without_effect(config: BrokerConfig) -> Iterator[str]:
 
 
 def _complaint(name: str, protocols: dict[str, str], others: Collection[str], *, is_asking: bool) -> str:
-    """Returns the fault of the key, empty if there is none. ``others`` are listeners of controllers, which are not
+    """Returns what is wrong with the key, "" if nothing is. ``others`` are listeners of controllers, which are not
     opened.
     """
     is_strict = is_asking or not BY_TLS.isdisjoint(protocols.values())

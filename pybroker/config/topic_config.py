@@ -1,4 +1,4 @@
-"""The configuration of topics: overrides over the broker keys that are their defaults, as one LogConfig."""
+"""The configuration of topics as a LogConfig: a topic's overrides, with broker keys as defaults."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfi
 
 
 def stored_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """Like ``topic_config``, for overrides from the store. It ignores those that it cannot parse, which another version
-    or an administrator may have written.
+    """Like ``topic_config``, for overrides from the store. It ignores overrides that it cannot parse: another version
+    or an administrator may have written them.
 
     If an ignored override may protect records from deletion, the result deletes nothing.
     """
@@ -77,7 +77,7 @@ def topic_default(config: BrokerConfig, key: Key) -> Value:
 
 
 def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Returns the typed values of a topic's overrides.
+    """Parses a topic's overrides, and returns the typed values.
 
     Raises ConfigError for an unknown key, a bad value or a contradiction.
     """

@@ -1,7 +1,7 @@
-"""Settings that ask for protection which this broker, or its listeners, would not provide: it does not start with them.
+"""Finds settings that require protection which this broker or its listeners would not provide. It does not start then.
 
-Some protection is not supported. Other settings ask for what no listener does: a certificate of each client, a listener
-for brokers. ``start_options.configure`` and the doctor check both.
+Some kinds of protection are not supported. Other settings require what no listener does, such as a certificate from
+each client or a listener for brokers. ``start_options.configure`` and the doctor check both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_WAY: Final = f"brokers would use it, but there is no such listener: set {BETW
 
 
 def check(config: BrokerConfig, *, alone: bool) -> None:
-    """Raises ConfigError for the first setting whose protection is missing. ``alone`` tells that there is no other
+    """Raises ConfigError for the first setting whose protection is missing. ``alone`` is True if there is no other
     broker.
     """
     for error in errors_of(config, alone=alone):

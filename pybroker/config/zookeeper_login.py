@@ -1,8 +1,8 @@
-"""The user and password, or the Kerberos ticket, with which this broker logs in to ZooKeeper.
+"""Reads the user and password, or the Kerberos ticket, with which this broker logs in to ZooKeeper.
 
     zookeeper.sasl.jaas.config   a login module of DIGEST-MD5 or Kerberos, in Java's syntax
-    the section Client           of the file that KAFKA_OPTS names, as Kafka's brokers have it
-    zookeeper.auth.digest        user:password, of ZooKeeper's own scheme ``digest``
+    the section Client           in the file that KAFKA_OPTS names, as for Kafka's brokers
+    zookeeper.auth.digest        user:password, for ZooKeeper's own scheme ``digest``
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TicketLogin:
 
     @property
     def user(self) -> str:
-        """The principal of the ticket. If it is unknown, words that stand for it."""
+        """The principal of the ticket. If it is unknown, a phrase instead."""
         return self.tickets.principal or "the owner of the ticket"
 
 

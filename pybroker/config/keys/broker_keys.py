@@ -2,7 +2,7 @@
 
 This table differs from Kafka's in a few keys. ``log.segment.bytes`` may be as small as 1024 (Kafka: 1 MiB), and
 ``listeners`` cannot be changed while the broker runs. ``node.id`` and ``log.dir`` have no default (the start command
-chooses). ``flush.acks`` is ours.
+chooses a value). ``flush.acks`` exists only here.
 """
 
 from __future__ import annotations

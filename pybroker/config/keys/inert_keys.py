@@ -1,8 +1,8 @@
 """Kafka's broker keys that have no effect here.
 
-They are accepted, checked and shown, so that a real server.properties works. Those that Kafka can change while it runs
-can be changed; passwords cannot, because an unused secret is not stored. Each table gives its reason once. A key moves
-to ``broker_keys`` when the broker learns to use it.
+They are accepted, checked and shown, so that a real server.properties works. A key that Kafka can change while it runs
+can be changed here too. Passwords cannot, because an unused secret is not stored. Each table gives one reason for all
+its keys. A key moves to ``broker_keys`` when the broker begins to use it.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ REASONS: Final[tuple[tuple[str, tuple[_Row, ...]], ...]] = (
     ("one event loop does this work", _MACHINERY),
     ("it belongs to an older Kafka", _OLDER_KAFKA),
 )
-"""Each table, and why its keys have no effect."""
+"""Each table, and the reason why its keys have no effect."""
 
 UNMET: Final[dict[str, str]] = {
     **{row[0]: reason for reason, rows in REASONS

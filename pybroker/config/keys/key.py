@@ -1,8 +1,8 @@
 """The definition of a configuration key: name, type, default and valid values, and how its text is parsed.
 
-A value has two forms: the text of files, environment and wire, and the typed value of the program. ``Key.parse``
-converts to the latter by Kafka's rules for each type, ``format_value`` converts back. ``None`` is Kafka's null: unset,
-without a default.
+A value has two forms: the text in files, the environment and requests, and the typed value in the program.
+``Key.parse`` converts the text by Kafka's rules for each type, and ``format_value`` converts the value back. ``None``
+is Kafka's null: the key is unset and has no default.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Type(IntEnum):
 
 
 class Scope(Enum):
-    """Whether, and for which brokers, a key may be changed while the broker runs."""
+    """Tells whether a key may be changed while the broker runs, and for which brokers."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -68,7 +68,7 @@ _BITS: Final = {SHORT: 15, INT: 31, LONG: 63}
 
 
 class Valid(NamedTuple):
-    """The valid values of a key: a range of numbers, or a few words (for each member of a list)."""
+    """The valid values of a key: a range of numbers, or some words. For a list, each member must be valid."""
 
     low: float | None = None
     high: float | None = None
@@ -108,17 +108,17 @@ GZIP_LEVEL: Final = Valid(1, 9, besides=-1)
 
 
 def at_least(low: int) -> Valid:
-    """Numbers of at least ``low``."""
+    """Accepts numbers of at least ``low``."""
     return Valid(low)
 
 
 def between(low: float, high: float) -> Valid:
-    """Numbers from ``low`` to ``high``, inclusive."""
+    """Accepts numbers from ``low`` to ``high``, inclusive."""
     return Valid(low, high)
 
 
 def one_of(*words: str) -> Valid:
-    """Accepts one of these words; for a list, in each member."""
+    """Accepts one of these words; in a list, each member must be one of them."""
     return Valid(words=words)
 
 
@@ -128,7 +128,7 @@ def any_case(*words: str) -> Valid:
 
 
 class Synonym(NamedTuple):
-    """A broker key that gives a topic key its default: its value times ``factor`` (hours to ms)."""
+    """A broker key that gives a topic key its default: the broker key's value times ``factor`` (hours to ms)."""
 
     name: str
     factor: int = 1
@@ -165,7 +165,7 @@ class Key(NamedTuple):
         return self.check(value, source)
 
     def parse_stored(self, text: str | None) -> Value:
-        """Returns the typed value of a stored text, perhaps of another version; None if it is unset or does not parse.
+        """Returns the typed value of a text from the store; None if it is unset or does not parse.
         """
         try:
             return None if text is None else self.parse(text)
@@ -186,7 +186,7 @@ class Key(NamedTuple):
 
 
 def _expected(kind: Type, text: str) -> str:
-    """Says in plain words what ``text`` should be."""
+    """Returns a phrase that says what ``text`` should be."""
     if kind not in _BITS:
         return "true or false" if kind is BOOLEAN else "a number"
     if _INTEGER.match(text.strip()):

@@ -1,8 +1,8 @@
 """The broker keys of SASL: for all listeners, for one of them, or for one mechanism of a listener.
 
-    sasl.enabled.mechanisms                                          of all listeners
-    listener.name.<listener>.sasl.enabled.mechanisms                 of one
-    listener.name.<listener>.<mechanism>.sasl.jaas.config            of one of its mechanisms; both in small letters
+    sasl.enabled.mechanisms                                          for all listeners
+    listener.name.<listener>.sasl.enabled.mechanisms                 for one listener, in small letters
+    listener.name.<listener>.<mechanism>.sasl.jaas.config            for one mechanism of it, in small letters too
 
 Passwords cannot be changed while the broker runs, because the coordination store would contain them in plain text.
 """

@@ -1,4 +1,4 @@
-"""The broker keys of TLS: for all listeners, or with ``listener.name.<name in small letters>.`` before them for one.
+"""The broker keys of TLS: for all listeners, or, with ``listener.name.<name in small letters>.`` before them, for one.
 
 Texts of certificates and keys, as well as passwords, cannot be changed while the broker runs, because the coordination
 store would contain them in plain text.
@@ -77,8 +77,8 @@ def of_listener(listener: str, name: str) -> str:
 
 
 def split(name: str, listeners: Iterable[str]) -> tuple[str, str]:
-    """Returns the listener in ``listener.name.<name>.<key>``, preferably one of ``listeners``, and the key. Without a
-    listener, that is empty.
+    """Returns the listener in ``listener.name.<name>.<key>``, preferably one of ``listeners``, and the key. The
+    listener is "" if the key names none.
     """
     rest = name.removeprefix(LISTENER_PREFIX)
     for listener in sorted(listeners, key=len, reverse=True):

@@ -1,7 +1,7 @@
 """The keys of a topic: Kafka 4.4's, each with the broker keys that give it its default.
 
 This table differs from Kafka's in two keys: ``segment.bytes`` may be as small as 1024 (Kafka: 1 MiB), and
-``flush.acks`` is ours.
+``flush.acks`` exists only here.
 """
 
 from __future__ import annotations
