@@ -1,4 +1,4 @@
-"""One broker process for its supervisor: start, messages, end."""
+"""One broker process, as its supervisor sees it: starts it, reads its messages, ends it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BrokerProcess:
     async def start(cls, options: StartOptions, root: Path, settings: tuple[str, ...]) -> BrokerProcess:
         """Starts a broker with ``settings`` on top of the ``options``. Raises OSError.
 
-        It has a session of its own, so that Ctrl-C reaches only the supervisor, which stops it in order.
+        The process has its own session, so that Ctrl-C reaches only the supervisor, which stops the process in order.
         """
         process = await asyncio.create_subprocess_exec(
             *command(options, root, settings),
@@ -59,7 +59,7 @@ class BrokerProcess:
         return cls(process)
 
     async def hello(self) -> Hello | None:
-        """Waits until it accepts requests and returns its message; None if it ended before.
+        """Waits until the process accepts requests and returns its message; None if it ended before.
 
         Other lines, for example from a user's ``sitecustomize``, are logged.
         """
@@ -71,7 +71,7 @@ class BrokerProcess:
         return None
 
     async def ended(self) -> int:
-        """Waits for its end, and logs its further lines; returns its exit code, -N if signal N ended it."""
+        """Waits for the end of the process, and logs its lines. Returns its exit code, -N if signal N ended it."""
         listening = asyncio.ensure_future(self._log_lines())
         try:
             return await self._process.wait()
@@ -83,7 +83,7 @@ class BrokerProcess:
             logger.warning("process %d says %r", self.pid, line[:SHOWN])
 
     async def _lines(self) -> AsyncIterator[bytes]:
-        """Yields the lines of the process's output, except lines without an end."""
+        """Yields the lines of the process's output, without an unfinished last line."""
         assert self._process.stdout is not None
         while not self._process.stdout.at_eof():
             try:
@@ -137,7 +137,7 @@ def secrets_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, st
 
 
 def settings_of(options: StartOptions, settings: tuple[str, ...]) -> dict[str, str]:
-    """Returns the settings of a member by name; its own override the common ones."""
+    """Returns the settings of a member by name. The member's own settings override the common ones."""
     texts = (text.partition("=") for text in (*options.settings, *settings))
     return {name.strip(): text for name, _, text in texts}
 

@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 
 class OneLine(logging.Formatter):
-    """Writes each message on one line, whatever names a client has chosen. Tracebacks keep their lines."""
+    """Writes each message on one line, even if a client has chosen names with line breaks. Tracebacks keep their lines.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         record.message = printable(record.message)
@@ -53,7 +54,7 @@ def level_of(environment: Mapping[str, str]) -> str:
 
 
 def set_up(level: str, who: str = "") -> None:
-    """Sends the lines of ``level`` and above to stderr; ``who`` distinguishes processes that share it."""
+    """Sends the lines of ``level`` and above to stderr; ``who`` distinguishes processes with the same stderr."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     is_read = has_reader(sys.stderr)
     handler.setFormatter((logging.Formatter if is_read else OneLine)(*_format(who)))
@@ -64,7 +65,7 @@ def set_up(level: str, who: str = "") -> None:
 
 
 def into_file(name: str, file: str, who: str = "") -> None:
-    """Sends the lines of one logger, from INFO on, to this file only. Creates the file again after it was moved away.
+    """Sends the lines of one logger, from INFO on, only to this file. Creates the file again if it was moved away.
 
     Raises OSError.
     """
@@ -77,7 +78,7 @@ def into_file(name: str, file: str, who: str = "") -> None:
 
 
 def flush() -> None:
-    """Waits until all lines are written, but not for a reader that does not read."""
+    """Waits until all lines are written, but only for a short time if the reader of stderr does not read."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 
@@ -96,7 +97,7 @@ class Lines(QueueHandler):
     def __init__(self, target: logging.Handler) -> None:
         self._lines: queue.Queue[object] = queue.Queue(MOST)
         super().__init__(self._lines)
-        self.setFormatter(OneLine())  # formats only the message; the target adds the rest of the line
+        self.setFormatter(OneLine())  # formats only the message; the target adds the other parts of the line
         self._dropped = 0
         self._writer = _Writer(self, target)
         self._writer.start()
@@ -130,7 +131,7 @@ class Lines(QueueHandler):
             self._dropped = 0
 
     def flush(self) -> None:
-        """Waits until all lines are written, at most ``PATIENCE_S``."""
+        """Waits until all lines are written, but at most ``PATIENCE_S``."""
         with self._lines.all_tasks_done:
             self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, PATIENCE_S)
 

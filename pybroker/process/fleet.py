@@ -1,8 +1,8 @@
 """The brokers of one supervisor: started together, restarted when one has ended, stopped together.
 
-Every broker has a keeper, a task that runs its process again and again. If a broker cannot start the first time because
-of wrong usage (exit 2), all of them end. Later, and after any other end, it is restarted after ``restart_delay``, on
-its earlier ports. Failing starts wait longer each time, up to ``LONGEST_DELAY_S``.
+Every broker has a keeper, a task that runs its process again and again. If the first start of a broker fails because of
+wrong usage (exit 2), all brokers end. In all other cases, a broker that has ended is restarted after ``restart_delay``,
+on its earlier ports. Failing starts wait longer each time, up to ``LONGEST_DELAY_S``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ logger = logging.getLogger("pybroker.process.supervisor")
 
 
 class FleetFailed(Exception):
-    """A broker was started with wrong options, and has printed why."""
+    """Raised if a broker was started with wrong options; it has printed why."""
 
 
 class Member:
     """One broker with all its successive processes.
 
-    ``hello`` is the message of its last process that accepted requests, None before the first one. ``is_misused`` tells
-    that it never started because of wrong options.
+    ``hello`` is the message of its last process that accepted requests, None before the first one. ``is_misused`` is
+    True if the broker never started because of wrong options.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Member:
         self.is_misused = False
         self._news = news
         self._process: BrokerProcess | None = None
-        self._runs = False  # from before a process exists until it has ended
+        self._runs = False  # True from just before a process exists until it has ended
         self._stopping = asyncio.Event()
         self._wanted = asyncio.Event()
         self._wanted.set()
@@ -90,7 +90,7 @@ class Member:
     async def _pause(self, code: int) -> None:
         if not self._wanted.is_set():
             return
-        delay_s = self._delay_s() if code else 0.0  # a broker that stopped in order was told to
+        delay_s = self._delay_s() if code else 0.0  # a broker that stopped in order was told to stop
         level = logging.WARNING if code else logging.INFO
         logger.log(level, "broker %d has ended%s; starting it again in %g s", self.node_id, _how(code), delay_s)
         with contextlib.suppress(TimeoutError):
@@ -105,7 +105,7 @@ class Member:
     async def _run(self) -> int:
         """Runs one process from start to end; returns its exit code."""
         self._runs = True
-        self._failed_starts += 1  # until it sends its hello
+        self._failed_starts += 1  # the process sets it back by its hello
         try:
             process = await self._start()
             return 1 if process is None else await self._see_out(process)
@@ -114,11 +114,11 @@ class Member:
             await self._tell()
 
     async def _start(self) -> BrokerProcess | None:
-        """Starts the next process; returns None if the system cannot."""
+        """Starts the next process; returns None if the system cannot start it."""
         settings, options = self._settings, self._options
         if self.hello is not None:
             settings = (*settings, f"listeners={self.hello.listeners}")
-            options = replace(options, set_scram=False)  # a password changed since then stays
+            options = replace(options, set_scram=False)  # a password that was changed since the first start stays
         try:
             self._process = await BrokerProcess.start(options, self._folder.root, settings)
         except OSError as error:
@@ -148,7 +148,7 @@ class Member:
         return await process.ended()
 
     async def _tell(self) -> None:
-        """Wakes tasks that wait for another state of the process."""
+        """Wakes tasks that wait for a change of the process's state."""
         async with self._changed:
             self._changed.notify_all()
 
@@ -168,7 +168,7 @@ class Member:
             self._process.kill()
 
     async def kill_and_hold(self) -> None:
-        """Kills the process; there is no successor until ``restart``."""
+        """Kills the process. No other one is started until ``restart``."""
         self._wanted.clear()
         self.kill()
         await self._until(lambda: not self._runs)
@@ -257,11 +257,12 @@ class Fleet:
         return [address for member in self._members if member.hello for address in member.hello.addresses]
 
     def pids(self) -> list[int]:
-        """Returns the last processes that accepted requests."""
+        """Returns the process id of each broker's last process that accepted requests."""
         return [member.hello.pid for member in self._members if member.hello]
 
     async def stop(self, at_once: asyncio.Event) -> bool:
-        """Stops everything, by force when ``at_once`` is set; returns whether all have stopped in order."""
+        """Stops all brokers and the store, by force once ``at_once`` is set. Returns whether all have stopped in order.
+        """
         for member in self._members:
             member.stop()
         clean = await self._all_ended(at_once)

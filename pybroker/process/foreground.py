@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from cy import heap
 
 FULL_COLLECTIONS = 100
-"""One full collection per so many of the middle generation, which runs once per 700,000 new objects; Python's default
-is 10.
+"""How many collections of the middle generation there are per full one; Python's default is 10. The middle generation
+is collected once per 700,000 new objects.
 """
 LARGE_BLOCK = 4 << 20
-"""An allocation of this many bytes returns its memory to the system when it is freed."""
+"""An allocation of at least so many bytes returns its memory to the system when it is freed."""
 PARENT = os.getppid()
 """The process that has started this one."""
 PR_SET_PDEATHSIG = 1
@@ -32,7 +32,7 @@ logger = logging.getLogger("pybroker.start")
 
 
 def raise_file_limit() -> None:
-    """Raises the limit of open files to what this user may have."""
+    """Raises the limit of open files as far as this user may raise it."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -64,7 +64,7 @@ async def first_of(*events: asyncio.Event) -> None:
 def watch_signals(stop: asyncio.Event, at_once: asyncio.Event | None = None) -> None:
     """Handles SIGTERM, SIGINT and SIGHUP (a closed terminal): the first one stops in order, the second at once.
 
-    The second one sets ``at_once``, or exits without that. An ignored SIGHUP (``nohup``) stays ignored.
+    The second one sets ``at_once``; if that is None, it ends the process. An ignored SIGHUP (``nohup``) stays ignored.
     """
     loop = asyncio.get_running_loop()
 
@@ -83,11 +83,11 @@ def watch_signals(stop: asyncio.Event, at_once: asyncio.Event | None = None) -> 
 
 
 def watch_owner(stop: asyncio.Event, limit_s: float | None = None, heed: Callable[[str], None] | None = None) -> None:
-    """Sets ``stop`` when stdin ends or the parent process is gone. A fork of the parent may keep the other end of stdin
-    open.
+    """Sets ``stop`` when stdin ends or the parent process has ended. It checks both, because a fork of the parent may
+    keep the other end of stdin open.
 
-    With ``limit_s`` the process exits so long afterwards, whatever it is doing: a thread watches, because the loop may
-    hang. ``heed`` is called on the loop with each line of stdin.
+    With ``limit_s``, the process exits so many seconds later even if it has not stopped: a thread watches, because the
+    loop may hang. ``heed`` is called on the loop with each line of stdin.
     """
     go_on_without_parent()
     loop = asyncio.get_running_loop()
@@ -110,18 +110,19 @@ def watch_owner(stop: asyncio.Event, limit_s: float | None = None, heed: Callabl
 
 
 def go_on_without_parent() -> None:
-    """Makes Linux send this process SIGCONT when its parent ends, because a suspended process could not end with it.
+    """Lets Linux send this process SIGCONT when its parent ends, because a suspended process could not end with its
+    parent.
 
-    The signal also comes when only the thread ends that has started this process.
+    The signal also comes if only the thread that has started this process ends.
     """
     if sys.platform == "linux":
-        import ctypes  # takes 2 ms, which a broker without an owner saves
+        import ctypes  # the import takes 2 ms, which a broker without an owner saves
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def _lines(fd: int, process: int | None) -> Iterator[str]:
-    """Yields lines until the input, or the process of the pidfd, ends."""
+    """Yields lines until the input ends, or the process of the pidfd ``process`` ends."""
     poll = select.poll()
     for each in (fd, process):
         if each is not None:
@@ -136,7 +137,7 @@ def _lines(fd: int, process: int | None) -> Iterator[str]:
 
 
 def has_owner() -> bool:
-    """Returns whether the parent exists and holds the other end of stdin. This consumes no input."""
+    """Returns whether the parent exists and has the other end of stdin open. Reads no input."""
     poll = select.poll()
     poll.register(sys.stdin.fileno(), select.POLLIN)
     return os.getppid() == PARENT and not poll.poll(0)

@@ -5,4 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 MOST_PROCESSES: Final = 100
-"""More would fill the memory of the machine, and are mostly a port in the wrong place: ``pybroker.run(9092)``."""
+"""How many brokers may be started. A larger number would fill the memory, and is usually a port in the wrong place:
+``pybroker.run(9092)``.
+"""

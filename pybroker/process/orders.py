@@ -28,7 +28,9 @@ ORDERS: dict[str, Callable[[Member], Awaitable[None]]] = {
 
 
 class Orders:
-    """Executes orders. Their owner sends one at a time; one that it no longer waits for does not block others."""
+    """Executes orders. The owner sends one at a time. If it no longer waits for an order, the next one is still
+    executed.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet

@@ -1,7 +1,7 @@
-"""The process of an embedded broker for its owner: start, orders, end.
+"""The process of an embedded broker, as its owner sees it: starts it, sends it orders, ends it.
 
-It has a session of its own, so Ctrl-C in a terminal and an interrupt in a notebook reach only its owner. Its stdin has
-the owner's orders (``orders``), and ends with the owner.
+The process has its own session, so Ctrl-C in a terminal and an interrupt in a notebook reach only its owner. The owner
+sends its orders (``orders``) to the process's stdin, which ends with the owner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STOP_S = 15.0
 
 
 class OwnedProcess:
-    """A process, and its log, which survives it. ``folder`` is removed when it is closed."""
+    """A process and its log, which exists longer than the process. ``close`` removes ``folder``."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -52,7 +52,7 @@ class OwnedProcess:
         return os.pread(self._log.fileno(), 1 << 30, 0).decode(errors="replace")
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts it. A signal that arrives meanwhile is handled afterwards (``abandon``). Raises OSError."""
+        """Starts the process. A signal that arrives meanwhile is handled afterwards (``abandon``). Raises OSError."""
         self._said = b""
         with _uninterrupted():
             self._process = subprocess.Popen(
@@ -72,8 +72,8 @@ class OwnedProcess:
         self._process.stdin.write(f"{line}\n".encode())
 
     def line(self, deadline: float) -> str | None:
-        """Returns the next line of the process's stdout; None at its end, or if no line comes until ``deadline``
-        (``time.monotonic``).
+        """Returns the next line of the process's stdout; None at the end of stdout, or if no line comes until
+        ``deadline`` (``time.monotonic``).
         """
         assert self._process is not None
         assert self._process.stdout is not None
@@ -120,7 +120,7 @@ class OwnedProcess:
         self._close_pipes()
 
     def close(self) -> None:
-        """Stops it and removes its folder; does nothing in a fork of the owner."""
+        """Stops the process and removes its folder; does nothing in a fork of the owner."""
         if os.getpid() != self._owner:
             return
         try:
@@ -129,7 +129,8 @@ class OwnedProcess:
             self.remove_folder()
 
     def abandon(self) -> None:
-        """Kills it and removes its folder without a lock, because a signal may have interrupted a thread that holds it.
+        """Kills the process and removes its folder. Takes no lock: a signal may have interrupted the thread that has
+        it.
         """
         process = self._process
         if process is not None and process.returncode is None:
@@ -139,7 +140,7 @@ class OwnedProcess:
         self.remove_folder()
 
     def make_folder(self, prefix: str) -> Path:
-        """Makes a temporary folder, which is removed when the process is closed. Raises OSError."""
+        """Creates a temporary folder, which ``close`` removes. Raises OSError."""
         with _uninterrupted():
             self.folder = Path(tempfile.mkdtemp(prefix=prefix))
         return self.folder

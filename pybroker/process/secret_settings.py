@@ -1,5 +1,5 @@
-"""Settings that must not appear in a list of processes: a child gets them in its environment, which only its user can
-read.
+"""Settings that must not appear in a list of processes. A child process gets them in its environment, which only its
+user can read.
 
 It imports nothing of the broker: ``pybroker.embedded`` is also used by sources that are not built.
 """
@@ -28,7 +28,7 @@ SECRETS: Final = (
     "zookeeper.ssl.keystore.password",
     "zookeeper.ssl.truststore.password",
 )
-"""Keys of type PASSWORD; they are also secret with ``listener.name.…`` before them."""
+"""Keys of type PASSWORD. With ``listener.name.…`` before them they are secret too."""
 ADD_SCRAM: Final = "PYBROKER_ADD_SCRAM"
 """The variable with the values of ``--add-scram``, one per line."""
 
@@ -39,7 +39,7 @@ def is_secret(name: str) -> bool:
 
 
 def as_arguments(settings: Mapping[str, str]) -> list[str]:
-    """Returns the other settings as options of ``start``."""
+    """Returns the settings that are not secret as options of ``start``."""
     return [part for name, text in settings.items() if not is_secret(name) for part in ("--set", f"{name}={text}")]
 
 
@@ -49,7 +49,7 @@ def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def added_scram(environment: Mapping[str, str]) -> list[str]:
-    """Returns the values of ``--add-scram`` in its variable."""
+    """Returns the values of ``--add-scram`` in the variable ``ADD_SCRAM``."""
     return [line for line in environment.get(ADD_SCRAM, "").split("\n") if line]
 
 

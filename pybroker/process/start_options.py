@@ -1,4 +1,4 @@
-"""The options of ``start``, and the configuration from them, the environment and the file."""
+"""The options of ``start``, and the configuration that comes from options, environment and file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OWN = frozenset(
         *("listener.security.protocol.map", "inter.broker.listener.name", "security.inter.broker.protocol"),
     }
 )
-"""Keys that each joining broker sets for itself, as it does with passwords."""
+"""Keys that each joining broker sets for itself. It also sets passwords for itself."""
 
 REPLICATED = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
@@ -52,7 +52,7 @@ logger = logging.getLogger("pybroker.start")
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """The options in the command line of ``start``."""
+    """The options on the command line of ``start``."""
 
     settings: tuple[str, ...] = ()
     file: str | None = None
@@ -64,41 +64,41 @@ class StartOptions:
     zookeeper: str | None = None
     log_level: str = "info"
     audit_log: str | None = None
-    """The file of the audit log; without it, its lines are part of the normal log."""
+    """The file of the audit log. Without it, the normal log has the lines of the audit log."""
     restart_delay: float = RESTART_DELAY_S
     """Seconds until an ended broker process is restarted."""
     embedded: bool = False
-    """True to stop also when stdin or the parent process ends."""
+    """True if the broker also stops when stdin or the parent process ends."""
     temporary: bool = False
-    """True to remove the data folder at the end."""
+    """True if the data folder is removed at the end."""
     join: bool = False
     """True if these brokers join others on this data folder, whose supervisor serves the store."""
     base: str | None = None
-    """A file of settings that all others override: those of the joined supervisor."""
+    """A file with the settings of the joined supervisor, which all other settings override."""
     add_scram: tuple[str, ...] = field(default=(), repr=False)
     """Users that should have passwords (``security.sasl.first_users``)."""
     set_scram: bool = False
-    """True if these passwords replace stored ones."""
+    """True if the passwords of ``add_scram`` replace stored ones."""
     add_acl: tuple[str, ...] = ()
     """ACLs that should exist (``security.first_acls``)."""
     member: bool = False
-    """True for one of the brokers of a supervisor, which holds the data folder and perhaps the store."""
+    """True for a broker of a supervisor; the supervisor has locked the data folder, and perhaps serves the store."""
 
     @property
     def shares_folder(self) -> bool:
-        """True if another process holds the data folder and, without ZooKeeper, the store."""
+        """True if another process has locked the data folder and, without ZooKeeper, serves the store."""
         return self.join or self.member
 
 
 def configure(options: StartOptions) -> BrokerConfig:
-    """Returns the configuration of the (first) broker. Raises ConfigError."""
+    """Returns the configuration of the broker, or of the first of several. Raises ConfigError."""
     source = "an argument of pybroker.run()" if options.embedded else "--set"
     given = BrokerConfig.load(options.settings, file=options.file, source=source)
     alone = is_alone(options, given)
     first_users(options)
     first_acls(options)
     tls_slips.check(given)
-    unprotected.check(given, alone=alone)  # before the values chosen below replace the given ones
+    unprotected.check(given, alone=alone)  # before the values that are chosen below replace the given ones
     chosen = list(options.settings)
     node_id = given.node_id if options.node_id is None else options.node_id
     chosen.append(f"node.id={1 if node_id is None else node_id}")
@@ -154,7 +154,7 @@ def remark(config: BrokerConfig, options: StartOptions) -> None:
 
 
 def with_base(options: StartOptions) -> StartOptions:
-    """Adds the settings file of the supervisor to the options of joining brokers. Raises ConfigError."""
+    """Adds the supervisor's file of settings to the options of joining brokers. Raises ConfigError."""
     if not options.join:
         return options
     folder = plan(options.data_dir, 0, BrokerConfig.load(options.settings, file=options.file).log_dirs)
@@ -245,16 +245,16 @@ def settings_of_members(options: StartOptions, config: BrokerConfig) -> list[tup
 
 
 def replicated(config: BrokerConfig, processes: int) -> dict[str, str]:
-    """Returns the replication factors of internal topics if so many brokers start together, unless they are set.
+    """Returns replication factors of internal topics for so many brokers that start together, unless they are set.
 
-    So these topics wait for all brokers, even if a client comes when only the first one runs.
+    With these, the topics wait for all brokers, even if a client comes when only the first broker runs.
     """
     factor = max(processes, config["default.replication.factor"])
     return {name: str(min(config[name], factor)) for name in REPLICATED if not config.is_set(name)}
 
 
 def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:
-    """Returns the settings of broker ``index`` of several, as ``--set`` takes them. Raises ConfigError."""
+    """Returns the settings of broker ``index`` among several, in the form of ``--set``. Raises ConfigError."""
     node_id = config["node.id"] + index
     own = [f"node.id={node_id}", f"listeners={shifted(listeners(config), index)}"]
     told = advertised_listeners(config)
@@ -268,7 +268,7 @@ def settings_of_member(config: BrokerConfig, index: int) -> tuple[str, ...]:
 
 
 def shifted(endpoints: Iterable[Endpoint], index: int) -> str:
-    """Returns the endpoints with ports ``index`` higher; a free port (0) stays 0."""
+    """Returns the endpoints with ``index`` added to their ports; a free port (0) stays 0."""
     moved = [each._replace(port=each.port + index if each.port else 0) for each in endpoints]
     for each in moved:
         if each.port > LAST_PORT:

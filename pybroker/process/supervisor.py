@@ -3,11 +3,11 @@
     0  stopped by SIGTERM or SIGINT (or, embedded, by its owner)
     1  failed while it ran; the log says why
     2  misused: an unknown key, a bad value, a folder in use or of another user, a taken port;
-       one line on stderr says which
+       one line on stderr says which of these
 
 Only the ready line goes to stdout. A single broker runs in this process. Several brokers are processes of their own
 (``fleet``), each started as a *member*. A member gets its settings, locks only its own folders, reports its addresses
-to the supervisor on stdout (``hello``), and ends when the supervisor does.
+to the supervisor on stdout (``hello``), and ends when the supervisor ends.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from pybroker.process.start_options import (
 from pybroker.server import Broker, StartError
 
 OWNER_GONE_S = 8.0
-"""The longest time that a member outlives its supervisor."""
+"""How many seconds after the end of its supervisor a member ends, at the latest."""
 LOCK_PATIENCE_S = 10.0
-"""How long a member waits for the folder of its predecessor, which may outlive a killed supervisor."""
+"""How long a member waits for its folder. An earlier process, whose supervisor was killed, may still have it."""
 LOCK_RETRY_S = 0.1
 
 logger = logging.getLogger("pybroker.start")
@@ -168,14 +168,15 @@ def locked(root: Path, temporary: bool, config: BrokerConfig) -> Iterator[None]:
 
 
 def remove_of_owner(root: Path) -> None:
-    """Removes the folder if its owner is gone; an existing owner removes it itself, or starts another broker on it."""
+    """Removes the folder if its owner has ended. An existing owner removes it itself, or starts another broker on it.
+    """
     if not has_owner():
         shutil.rmtree(root, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def reserved(root: Path, brokers: int, config: BrokerConfig) -> Iterator[None]:
-    """Reserves the folders of brokers for their supervisor, also while they do not run. Raises FolderInUse, StartError.
+    """Reserves the folders of brokers for their supervisor, even while they do not run. Raises FolderInUse, StartError.
     """
     locks, first_id = Locks(), config["node.id"]
     with _failures_of(root, config):
@@ -210,7 +211,7 @@ def setting_of(path: Path, config: BrokerConfig) -> str:
 
 
 def claim(folder: DataFolder, locks: Locks, *, shared_root: bool, patience_s: float) -> None:
-    """Makes and locks the folders. A failing log dir is left to the log room, as long as there is another one."""
+    """Creates and locks the folders. Ignores a failing log dir if there is another one: ``log`` takes it offline."""
     needed = {folder.broker} if shared_root else {folder.root, folder.broker}
     deadline = time.monotonic() + patience_s
     for path in sorted(needed | set(map(Path, folder.log_dirs))):
@@ -235,7 +236,7 @@ def _take(path: Path, locks: Locks, deadline: float, otherwise: str) -> None:
 
 
 async def serve(config: BrokerConfig, folder: DataFolder, options: StartOptions) -> int:
-    """Starts the broker, serves until told to stop, stops it. Raises StartError, ConfigError."""
+    """Starts the broker, lets it serve until it is told to stop, and stops it. Raises StartError, ConfigError."""
     stop = asyncio.Event()
     watch_signals(stop)
     if options.embedded or options.member:
@@ -271,7 +272,7 @@ def say_hello(broker: Broker) -> None:
 
 
 async def starts(broker: Broker, stop: asyncio.Event) -> bool:
-    """Starts the broker; returns False if it was told to stop before that was done."""
+    """Starts the broker; returns False if it was told to stop before it was ready."""
     starting, stopping = asyncio.ensure_future(broker.start()), asyncio.ensure_future(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -285,8 +286,8 @@ async def starts(broker: Broker, stop: asyncio.Event) -> bool:
 
 
 async def supervise(config: BrokerConfig, folder: DataFolder, options: StartOptions) -> int:
-    """Starts all brokers, keeps them running until told to stop, stops them. Raises StartError."""
-    from pybroker.process.fleet import Fleet, FleetFailed  # takes 20 ms, which a single broker saves
+    """Starts all brokers, keeps them running until it is told to stop, and stops them. Raises StartError."""
+    from pybroker.process.fleet import Fleet, FleetFailed  # the import takes 20 ms, which a single broker saves
 
     stop, at_once = asyncio.Event(), asyncio.Event()
     watch_signals(stop, at_once)
