@@ -15,19 +15,19 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 STARTS = ("start", "kafka-server-start", "kafka-server-start.sh")
 VERB = re.compile(r"[a-z][a-z-]*(\.sh)?")
 SIGNALLED = 128
-"""128 plus the signal's number, as in ``cli.ending``, which is not imported before signals have handlers."""
+"""The exit code of a signal is this plus its number, as in ``cli.ending``, which is imported only later."""
 SCRIPT = "kafka-"
-"""The prefix of the names of Kafka's scripts, by which the command may be called too."""
+"""The prefix of the names of Kafka's scripts. The command may be called by such a name too."""
 
 
 def main() -> NoReturn:
     """Runs the command and exits, without waiting for threads that a stop has left behind."""
     arguments = arguments_of(sys.argv)
     for number in STOPS:
-        # # Until the broker, or the verb, handles these signals itself, there is nothing to shut down.
+        # # Until the broker or the verb handles these signals, there is nothing to shut down.
         code = 0 if starts_broker(arguments) else SIGNALLED + number
         signal.signal(number, lambda *_, code=code: os._exit(code))
-    gc.disable()  # until the broker is ready: all objects made before stay
+    gc.disable()  # until the broker is ready: all objects that exist by then stay
     code = run(arguments)
     if code <= SIGNALLED:  # after a signal the rest of the output is dropped: there may be no reader
         with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def run(arguments: list[str]) -> int:
 
 
 def missing(module: str) -> str:
-    """Returns advice if a module is missing: it is the wrong Python, or the sources are not compiled."""
+    """Returns advice about a missing module: this is the wrong Python, or the sources are not compiled."""
     from pyclient.not_compiled import COMPILED, advice
 
     if module.startswith(COMPILED):

@@ -13,7 +13,7 @@ OPERATIONS: Final = (
     *("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS"),
     *("ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"),
 )
-"""Kafka's operations as the wire names them. Kafka's tools write them like ``DescribeConfigs``."""
+"""Kafka's operations by their names in the protocol. Kafka's tools write them like ``DescribeConfigs``."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of every client that has not logged in."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -21,11 +21,12 @@ _BY_WORD: Final = {name.replace("_", ""): name for name in OPERATIONS}
 
 
 class Acl:
-    """What a user may do, or with ``deny`` may not: ``Acl("User:alice", "READ", "WRITE", topic="flights")``.
+    """An ACL: what a user may do or, with ``deny``, may not do: ``Acl("User:alice", "READ", "WRITE",
+    topic="flights")``.
 
     ``principal`` is ``User:alice``, or just ``alice``; ``User:*`` means everybody. The operations are Kafka's, written
-    ``READ`` or ``DescribeConfigs``. Name exactly one resource. A topic ``*`` means every topic. With ``prefixed`` the
-    name matches all names that begin with it. Raises ValueError.
+    ``READ`` or ``DescribeConfigs``. Name exactly one resource. A topic ``*`` means every topic. With ``prefixed``, the
+    ACL applies to all resources whose names begin with the given one. Raises ValueError.
     """
 
     __slots__ = ("deny", "host", "operations", "prefixed", "principal", "resource")
@@ -75,7 +76,7 @@ class Acl:
 
 
 def check_known(acls: Iterable[Acl], super_users: str) -> None:
-    """Raises ValueError if these ACLs have no effect at a broker without users, whose clients are all User:ANONYMOUS.
+    """Raises ValueError if these ACLs have no effect at a broker without users: its clients are all User:ANONYMOUS.
     """
     named = {acl.principal for acl in acls}
     if named and not named & {ANONYMOUS, "User:*"} and ANONYMOUS not in super_users:
@@ -86,7 +87,7 @@ def check_known(acls: Iterable[Acl], super_users: str) -> None:
 
 
 def texts(acl: Acl) -> Iterator[str]:
-    """Yields an ACL as ``--add-acl`` takes it, a text for each operation. Raises TypeError."""
+    """Yields an ACL in the form of ``--add-acl``, one text for each operation. Raises TypeError."""
     if not isinstance(acl, Acl):
         raise TypeError(f"acls contains {acl!r}, which is not an Acl: acls=[Acl('alice', 'READ', topic='flights')]")
     pattern = "PREFIXED" if acl.prefixed else "LITERAL"

@@ -1,4 +1,5 @@
-"""The settings with which clients of other libraries reach a broker of ``pybroker.run()``, by each library's names."""
+"""The settings with which clients of several libraries reach a broker of ``pybroker.run()``, in each library's names.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pyclient.keywords import with_dots
 
 Settings = dict[str, Any]
 Secured = Callable[[str, str | None], Settings]
-"""The arguments are the authority's file, and the file with the client's key and certificate, or None."""
+"""A function of the authority's file, and the file with the client's key and certificate (or None)."""
 
 
 def _pyclient(authority: str, own: str | None) -> Settings:
@@ -30,7 +31,7 @@ def _kafka_python(authority: str, own: str | None) -> Settings:
 
 
 def _aiokafka(authority: str, own: str | None) -> Settings:
-    import ssl  # takes 10 ms, which other tests save
+    import ssl  # the import takes 10 ms, which other tests save
 
     context = ssl.create_default_context(cafile=authority)
     if own is not None:
@@ -82,8 +83,8 @@ def protocol(*, tls: bool, sasl: bool) -> str:
 def settings_for(
     library: str, bootstrap: str, authority: Path | None, own: Path | None, login: Login | None = None
 ) -> Settings:
-    """Returns a client's settings. With ``authority`` it uses TLS, with ``own`` a certificate of its own, with
-    ``login`` SASL.
+    """Returns a client's settings. With ``authority``, the client uses TLS; with ``own``, its own certificate; with
+    ``login``, SASL.
 
     Raises ValueError.
     """

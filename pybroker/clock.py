@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for record timestamps and retention. Monotonic time for every timer, so that a clock jump fires none.
+    """Wall time is for record timestamps and retention. Monotonic time is for timers, so that a clock jump fires none.
     """
 
     def now_ms(self) -> int: ...

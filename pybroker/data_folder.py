@@ -1,16 +1,16 @@
-"""The files of a broker in its data folder: the lock, the pid file, and where they are.
+"""The files of a broker in its data folder: their paths, the locks and the pid file.
 
-    DIR/.lock                 held (flock) while a supervisor runs, by the process that runs it; has its id meanwhile
+    DIR/.lock                 locked (flock) by the supervisor while it runs; contains its process id
     DIR/coordination.db       the embedded coordination store
-    DIR/store.sock            where a supervisor of several brokers serves it to them
-    DIR/cluster.properties    its settings, which brokers that join have as well
-    DIR/tls                   certificates, where ``pybroker.run(tls=True)`` has made them
-    DIR/broker-<id>/pid       the broker's process, written before recovery starts
-    DIR/broker-<id>/.reserved held (flock) by the supervisor whose broker it is, also while that one does not run
-    DIR/broker-<id>/…         its partitions, unless log.dirs names other folders (each has a .lock)
+    DIR/store.sock            the socket at which a supervisor of several brokers serves the store
+    DIR/cluster.properties    the settings of the supervisor, which brokers that join have as well
+    DIR/tls                   the certificates that ``pybroker.run(tls=True)`` has made
+    DIR/broker-<id>/pid       the process id of the broker, written before recovery starts
+    DIR/broker-<id>/.reserved locked (flock) by the broker's supervisor, even while the broker does not run
+    DIR/broker-<id>/…         the partitions, unless log.dirs names other folders (each has a .lock)
 
-Without --data-dir, DIR is the first of ``log.dirs`` (then also in place of ``DIR/broker-<id>``),
-else the platform's folder for a user's data.
+Without --data-dir, DIR is the first of ``log.dirs``, which then also replaces ``DIR/broker-<id>``. Without
+``log.dirs``, DIR is the platform's folder for a user's data.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ OURS = re.compile(
     r"(\.lock|\.reserved|pid|coordination\.db|store\.sock|cluster\.properties|meta\.properties|\.kafka_cleanshutdown|\.pybroker_closed_logs"
     r"|.+-checkpoint|.+-\d+)([.-].*)?"
 )
-"""The names of the broker's own files in data folders and log dirs. Folders of partitions and brokers are its own as a
-whole.
+"""Matches the names of the broker's own files in data folders and log dirs. Everything in the folders of partitions and
+brokers is also its own.
 """
 
 
 class FolderInUse(Exception):
-    """Another process holds the lock of the folder."""
+    """Raised if another process has locked the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def make(folder: Path) -> None:
 
 
 def remove_unused(folders: Iterable[Path]) -> None:
-    """Removes those of these folders that contain only locks."""
+    """Removes the folders that contain only locks."""
     for folder in folders:
         with contextlib.suppress(OSError):
             names = {entry.name for entry in folder.iterdir()}
@@ -115,7 +115,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def plan(data_dir: str | None, node_id: int, log_dirs: tuple[str, ...]) -> DataFolder:
-    """Returns the paths of broker ``node_id``, or of the first of several; makes nothing."""
+    """Returns the paths of broker ``node_id``, or of the first of several; creates no files."""
     if data_dir is None and log_dirs:
         root = Path(log_dirs[0]).absolute()
         return DataFolder(root, root, log_dirs)
@@ -141,7 +141,7 @@ def pid_in(file: Path) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Says whether there is a process with the id, of any user; 0 is none."""
+    """Returns whether there is a process with this id, of any user; False for 0."""
     if pid == 0:
         return False
     try:
@@ -154,7 +154,7 @@ def is_running(pid: int) -> bool:
 
 
 class Locks:
-    """The locks of a data folder and its log dirs; they end with the process, however it ends."""
+    """The locks of a data folder and its log dirs. They end when the process ends, even if it is killed."""
 
     def __init__(self) -> None:
         self._fds: list[int] = []
@@ -181,7 +181,7 @@ class Locks:
         self.take(folder, "--node-id", RESERVED)
 
     def release(self) -> None:
-        """Releases all locks. Before that it removes the process's id, because the system may reuse it."""
+        """Releases all locks. First removes the process id from the lock file, because the system may reuse the id."""
         for fd in self._fds:
             with contextlib.suppress(OSError):  # the disk has failed
                 os.ftruncate(fd, 0)

@@ -1,8 +1,8 @@
 """A broker for tests and notebooks: ``with pybroker.run() as broker: broker.bootstrap_servers``.
 
 The broker is a separate process. It ends with the block, with ``close()``, when the object is no longer referenced, and
-when this process ends, even by a signal. To notice that, it watches a pipe and this process. It removes its temporary
-data folder.
+when this process ends, even by a signal. To notice the last, the broker watches a pipe and this process. It removes its
+temporary data folder.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pybroker.process.secret_settings import ADD_SCRAM, as_arguments, as_environ
 from pyclient.keywords import key_with_dots
 from pyclient.other_names import knows
 
-if TYPE_CHECKING:  # a broker without TLS does not pay for this import
+if TYPE_CHECKING:  # so that a broker without TLS does not import it
     from pybroker.security.tls.certificates import Files
 
 READY = re.compile(r"pybroker ready: bootstrap=(\S+) pids=(\S+)")
 OTHERS = ("KAFKA_", "CLUSTER_ID", ADD_SCRAM)
-"""Environment variables that configure another broker, not this one."""
+"""Environment variables that configure other brokers, not this one."""
 TLS_FOLDER = "tls"
 """The folder of the certificates, inside the data folder."""
 CHOSEN = {
@@ -45,7 +45,7 @@ CHOSEN = {
 OWN_CERTIFICATES = "your own are listeners='SSL://localhost:0', ssl_keystore_type='PEM', ssl_keystore_location='…'"
 CLIENT_AUTH = "ssl.client.auth"
 OF_SASL_SSL = "listener.name.sasl_ssl."
-"""The prefix of the keys of the listener that ``tls`` and ``sasl`` together choose."""
+"""The prefix of the keys of the listener that a broker with both ``tls`` and ``sasl`` has."""
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 """The setting that makes the broker check ACLs."""
 _BY_ADMIN = "Admin(broker.bootstrap_servers).create_topics(…)"
@@ -55,7 +55,7 @@ FOREIGN = {
     **dict.fromkeys(("topics", "topic"), _BY_ADMIN),
     **dict.fromkeys(("dir", "path", "tmp_path", "data_folder"), "data_dir='…'"),
 }
-"""Arguments of other libraries, and the argument of ``run`` that does the same."""
+"""Arguments of other libraries, each with the argument of ``run`` that does the same."""
 OTHER_NAMES = {
     **dict.fromkeys(("port", "host", "url", "address", "bootstrap_server"), "bootstrap_servers, host:port"),
     **dict.fromkeys(("get_bootstrap_server", "get_bootstrap_servers"), "bootstrap_servers, which needs no ()"),
@@ -63,20 +63,20 @@ OTHER_NAMES = {
     **dict.fromkeys(("create_topic", "create_topics"), _BY_ADMIN),
     "logs": "log",
 }
-"""Methods and attributes of other libraries' brokers, and the one here that does the same."""
+"""Methods and attributes of other libraries' brokers, each with the one here that does the same."""
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Settings with other defaults than Kafka's: a test should not wait for members that will never join a group."""
 REASON = re.compile(r"^pybroker: ", re.MULTILINE)
-"""Begins the line that says why a broker ends."""
+"""Matches the beginning of the line that says why a broker ends."""
 ARGUMENTS = {"--port 0": "port=0", "--port": "port=", "--data-dir": "data_dir="}
-"""Options that a reason advises, and the arguments of ``run`` that do the same."""
+"""Options that may appear in such a line, each with the argument of ``run`` that does the same."""
 
 
 T = TypeVar("T")
 
 
 class BrokerFailed(RuntimeError):
-    """A broker did not start, or did not do what was requested; the text says why.
+    """Raised if a broker did not start, or did not do what was requested; the text says why.
 
     log: everything that the broker has logged.
     """
@@ -111,7 +111,7 @@ class EmbeddedBroker:
         acls: Iterable[Acl] | None = None,
         **config: object,
     ) -> None:
-        """Starts nothing yet; the arguments are those of ``run``."""
+        """Takes the arguments of ``run``, but does not start the broker yet."""
         _check_keys(config)
         settings = dict(setting(key, value) for key, value in config.items())
         _check_types(processes=(processes, int), port=(port, int), start_timeout_s=(start_timeout_s, (int, float)))
@@ -165,8 +165,8 @@ class EmbeddedBroker:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The process ids of the brokers, in the order of the node ids. For a broker that does not run, it is its last
-        process id.
+        """The process ids of the brokers, in the order of the node ids. A broker that does not run has its last process
+        id there.
 
         Raises RuntimeError before the first start.
         """
@@ -182,7 +182,7 @@ class EmbeddedBroker:
 
     @property
     def log(self) -> str:
-        """Everything that the broker has logged so far, over all its starts. It can also be read after the broker has
+        """Everything that the broker has logged so far, over all its starts. You can still read it after the broker has
         ended.
         """
         return self._process.log
@@ -220,7 +220,7 @@ class EmbeddedBroker:
             self._process.close()
 
     def kill(self, node_id: int | None = None) -> None:
-        """Kills the broker like ``kill -9``. With several brokers it kills ``node_id``, or without that all of them.
+        """Kills the broker like ``kill -9``. With several brokers it kills ``node_id``, or all if that is None.
 
         The broker stays down until ``restart()``; its data are kept. Raises ValueError for an unknown id, and
         RuntimeError if nothing runs.
@@ -234,7 +234,7 @@ class EmbeddedBroker:
 
     def restart(self, node_id: int | None = None) -> None:
         """Stops the broker cleanly if it runs, and starts it with the same port and data. With several brokers it
-        restarts ``node_id``, or all. Of several ``listeners`` each gets the port that it names.
+        restarts ``node_id``, or all. If ``listeners`` names several, each gets the port that it names.
 
         Returns when the broker is ready. Raises BrokerFailed, and ValueError for an unknown id.
         """
@@ -252,7 +252,7 @@ class EmbeddedBroker:
         """Halts the broker (SIGSTOP): its connections stay open, but it answers nothing. With several brokers it halts
         ``node_id``, or all.
 
-        If the thread that started a single broker ends, that broker goes on without ``resume``. Raises ValueError for
+        If the thread that started a single broker ends, the broker continues without ``resume``. Raises ValueError for
         an unknown id, and RuntimeError if nothing runs.
         """
         self._halt("pause", signal.SIGSTOP, node_id)
@@ -274,7 +274,7 @@ class EmbeddedBroker:
         self.close()
 
     async def __aenter__(self) -> Self:
-        import asyncio  # importing asyncio takes 40 ms, which other tests save
+        import asyncio  # the import takes 40 ms, which other tests save
 
         return await asyncio.to_thread(self.start)
 
@@ -299,7 +299,7 @@ class EmbeddedBroker:
             raise
 
     def _secured(self) -> dict[str, str]:
-        """Returns the settings of the one listener that clients and brokers use; empty without TLS and SASL."""
+        """Returns the settings of the only listener, which clients and brokers use; none without TLS and SASL."""
         chosen = protocol(tls=self._is_secured, sasl=self._passwords is not None)
         found = {"listeners": f"{chosen}://localhost:0", "security.inter.broker.protocol": chosen}
         if self._passwords is not None:
@@ -307,7 +307,7 @@ class EmbeddedBroker:
         return found if self._is_secured else {}
 
     def _make_certificates(self) -> None:
-        """Makes the certificates that do not exist yet, and names them in the settings."""
+        """Creates the certificates that do not exist yet, and adds their paths to the settings."""
         from pybroker.security.tls.certificates import make
 
         files = self._certificates()
@@ -333,7 +333,7 @@ class EmbeddedBroker:
         ]
 
     def _ready(self) -> tuple[str, tuple[int, ...]]:
-        """Returns the bootstrap servers and process ids of the ready line. Skips other lines, which may come from a
+        """Returns the bootstrap servers and process ids in the ready line. Skips other lines, which may come from a
         sitecustomize.
 
         Raises BrokerFailed.
@@ -440,8 +440,8 @@ def run(
 def environment() -> dict[str, str]:
     """Returns this process's environment, changed so that the child imports the same ``pybroker``, installed or not.
 
-    A script inside a clone may import sources that are not built. The child does not use those. It imports the
-    installed package and, because of ``-P``, nothing from the working folder.
+    A script inside a clone may import sources that are not built. The child does not use these sources. It imports the
+    installed package and, because of ``-P``, no module from the working folder.
     """
     package = Path(__file__).parent.parent
     codec = find_spec("cy.wire.codec")
@@ -473,7 +473,7 @@ def _check_keys(config: Mapping[str, object]) -> None:
 
 
 def setting(key: str, value: object) -> tuple[str, str]:
-    """Returns key and text as ``--set`` takes them."""
+    """Returns key and text in the form of ``--set``."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, (list, tuple)):
         text = (";" if key == "super_users" else ",").join(map(str, value))
@@ -481,7 +481,7 @@ def setting(key: str, value: object) -> tuple[str, str]:
 
 
 def reason(log: str) -> str:
-    """Returns why the broker did not start, for a caller of ``run``; the whole log if it does not say."""
+    """Returns why the broker did not start, in words for a caller of ``run``; the whole log if it gives no reason."""
     found = REASON.search(log)
     if found is None:
         return log.strip()

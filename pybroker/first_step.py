@@ -1,7 +1,7 @@
 """Runs the first step of an ``async def`` handler without a task: Python 3.11 has no eager tasks (``waiting``).
 
-A limit around the first wait (``asyncio.timeout``) needs a current task, which it cancels later. During the first step
-a stand-in takes that role.
+A time limit around the first wait (``asyncio.timeout``) needs a current task, which it cancels later. During the first
+step, a stand-in is the current task.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _StandIn:
         return self._cancellations
 
     def become(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-        """Replaces the stand-in by ``task``, which is cancelled if the first step asked for that."""
+        """Replaces the stand-in by ``task``. Cancels the task if the stand-in was cancelled during the first step."""
         self._task = task
         for _ in range(self._cancellations):
             task.cancel()
@@ -49,8 +49,8 @@ class _StandIn:
 
 
 def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """Returns the result of ``work`` if it did not have to wait, else a task for the rest. Raises the errors of
-    ``work``.
+    """Returns the result of ``work`` if it did not have to wait, else a task for its remaining steps. Raises the errors
+    of ``work``.
     """
     stand_in = _StandIn()
     current = cast("asyncio.Task[Any]", stand_in)

@@ -1,6 +1,6 @@
 """Finds out what stalls the event loop.
 
-A broker serves its clients and its cluster on one loop. A *stall* is one callback that runs for long: everything else
+A broker serves its clients and its cluster on one loop. A *stall* is one callback that runs for long: all other work
 waits meanwhile. A broker that stalls longer than its session timeout loses its place in the cluster. So there are three
 observers:
 
@@ -10,9 +10,9 @@ observers:
 * A thread checks the time stamp. If it is older than ``STACK_S``, the thread logs what the loop is executing.
 
 Any thread may read ``turned_at``, ``silent_s``, ``stalls`` and ``longest_s``. The log line of a stall has the CPU time
-that the loop's thread used meanwhile. A stall without CPU time waited for a disk or for the machine. It is logged at
-DEBUG unless it lasts, because a busy machine has one every few seconds. Likewise, a stack is logged at INFO if the
-process used no CPU time.
+that the loop's thread used meanwhile. In a stall without CPU time, the loop waited for a disk or for a busy machine. A
+short one is logged at DEBUG, because a busy machine has one every few seconds. Likewise, a stack is logged at INFO if
+the process used no CPU time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LoopWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._due = self._cpu = self._process_cpu = 0.0
         self._told = False
-        """True if ``stalled`` has already reported the stall that ends with this tick."""
+        """True if ``stalled`` has already reported the stall that the timer is about to notice."""
         self._line_at = 0.0
         self._left_out = 0
         self._thread_id = 0
@@ -104,7 +104,7 @@ class LoopWatch:
         self._stamp()
 
     def _has_stalled(self, late: float, cpu: float) -> None:
-        """Counts a stall. ``cpu`` is the CPU time since the timer was set, which includes the time before it was due.
+        """Counts a stall. ``cpu`` is the CPU time since the timer was set, so it includes time before the stall.
         """
         self.busiest_s = max(self.busiest_s, min(late, cpu - TICK_S))
         if not self._told:

@@ -1,4 +1,4 @@
-"""The users of ``pybroker.run(sasl="SCRAM-SHA-256", users={"alice": "secret"})``, for the broker and its clients.
+"""The users of ``pybroker.run(sasl="SCRAM-SHA-256", users={"alice": "secret"})``: settings for broker and clients.
 
 It imports nothing of the broker, like ``embedded``, which uses it.
 """
@@ -46,14 +46,14 @@ class Passwords:
         return found
 
     def first_users(self) -> str:
-        """Returns the SCRAM users as ``--add-scram`` takes them, one per line."""
+        """Returns the SCRAM users in the form of ``--add-scram``, one per line."""
         if self.mechanism == PLAIN:
             return ""
         pairs = [f"[name={quoted(name)},password={quoted(secret)}]" for name, secret in self.users.items()]
         return "\n".join(f"{self.mechanism}={pair}" for pair in pairs)
 
     def login(self, user: str | None) -> Login:
-        """Returns the credentials of a user, who need not be named if there is only one. Raises ValueError."""
+        """Returns the credentials of a user. If there is only one user, ``user`` may be None. Raises ValueError."""
         if user is None and len(self.users) == 1:
             (user,) = self.users
         if user is None or user not in self.users:
@@ -80,6 +80,6 @@ def passwords(sasl: str | None, users: Mapping[str, str] | None) -> Passwords | 
 
 
 def quoted(text: str) -> str:
-    """Quotes a text as in Java's JAAS and in ``--add-scram``."""
+    """Returns a text with quotes, as in Java's JAAS and in ``--add-scram``."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

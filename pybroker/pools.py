@@ -1,7 +1,7 @@
 """Thread pools for blocking work, one for each purpose.
 
-Work of one purpose never waits for that of another: an ack not for a copy of a hundred gigabytes, a metadata change not
-for a checkpoint. Each pool is bounded; further work waits in its own queue.
+Work for one purpose never waits for work for another. An ack does not wait for a copy of a hundred gigabytes, and a
+metadata change does not wait for a checkpoint. Each pool is bounded; further work waits in the pool's own queue.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Pools(NamedTuple):
     syncs: Executor
     """The pool of syncs for which clients wait: group commit, the checkpoint of DeleteRecords."""
     changes: Executor
-    """The pool of metadata changes: logs are opened, deleted, set aside."""
+    """The pool of metadata changes: it opens and deletes logs, and turns logs into strays."""
     upkeep: Executor
-    """For work that nobody waits for: syncs of sealed segments, checkpoints, the ends of moves."""
+    """The pool of work for which nobody waits: syncs of sealed segments, checkpoints, the ends of moves."""
     copies: Executor
-    """For copies to other log dirs: one whole log after the other on each thread."""
+    """The pool of copies to other log dirs. Each thread copies one whole log after the other."""
     removals: Executor
-    """The pool that removes files that have lost their names."""
+    """The pool that removes files after they were renamed for deletion."""
     logins: Executor
     """The pool of clients' logins by Kerberos."""
     broker_logins: Executor
-    """For this broker's own logins at other brokers, which wait for the KDC."""
+    """The pool of this broker's own logins at other brokers, which wait for the KDC."""
 
     @classmethod
     def threads(cls, copies: int) -> Pools:
-        """Returns pools with threads for each purpose; ``copies`` is the number for copies."""
+        """Returns pools with threads for each purpose; ``copies`` is the number of threads that copy logs."""
         return cls(
             ThreadPoolExecutor(SYNC_THREADS, "sync"),
             ThreadPoolExecutor(CHANGE_THREADS, "change"),

@@ -2,8 +2,8 @@
 
 A user who can read the coordination store knows the brokers' secret and can act as a broker. Files get their modes when
 they are created (``Storage``, ``NodeTree``, ``DataFolder``). The umask of the process covers files that a library
-creates. A start tightens looser modes left by an earlier version or a copy, under the folder's lock. A folder is
-tightened after everything in it, so a start skips the files of a tight folder.
+creates. An earlier version or a copy may have left looser modes. A start tightens these, under the folder's lock. It
+tightens a folder after all files in it. So if a folder is tight, a later start skips its files.
 
 A data folder may contain foreign files (``--data-dir .``). Their modes stay, and so does the folder's.
 """
@@ -22,18 +22,18 @@ FILE: Final = 0o600
 FOLDER: Final = 0o700
 UMASK: Final = 0o077
 NOT_OURS: Final = frozenset({"lost+found"})
-"""Names that every file system may have."""
+"""Names of folders that a file system itself creates."""
 
 logger = logging.getLogger("pybroker.start")
 
 
 def by_default() -> None:
-    """Gives new files of this process and its children to its user only."""
+    """Sets the umask, so that only this user may access new files of this process and its children."""
     os.umask(UMASK)
 
 
 def mend(folder: str, is_ours: Callable[[str], bool]) -> None:
-    """Tightens the folder and everything in it whose name ``is_ours``; logs how many were open to other users."""
+    """Tightens the folder and all in it whose name ``is_ours`` accepts; logs how many were open to other users."""
     if not _is_open(folder):
         return
     entries = [entry for entry in _entries(folder) if entry.name not in NOT_OURS]

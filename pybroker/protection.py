@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class Protection:
-    """``authorizer`` is None if everybody may do everything, ``known_tokens`` without delegation tokens, ``tls``
-    without TLS listeners. ``sasl`` has the SASL listeners by name, ``login`` this broker's logins at other brokers;
-    None if their secret is enough.
+    """``authorizer`` is None if everybody may do everything, ``known_tokens`` is None without delegation tokens, and
+    ``tls`` is None without TLS listeners. ``sasl`` has the SASL listeners by name. ``login`` logs this broker in at
+    other brokers; it is None if the secret is enough for them.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, loop: AbstractEventLoop, pools: Pools) -> None:
@@ -103,7 +103,7 @@ class Protection:
             await fetcher.tried()
 
     def peer_refusal(self, listener: str, sasl: Authentication | None, principal: str) -> str | None:
-        """Returns why a client of ``listener`` cannot be a broker, even with the secret; None if the secret decides."""
+        """Returns why a client of ``listener`` cannot be a broker, even with the secret; None if it may prove it."""
         found = None if self.tls is None else self.tls.refusal(listener, principal)
         if found is None and self.login is not None:
             return self.login.refusal(listener, sasl, principal)
@@ -128,15 +128,15 @@ class Protection:
         opened.push_async_callback(watch.stop)
 
     async def try_out(self, settings: Configs, common: Configs) -> None:
-        """Raises ConfigError if this broker cannot use these TLS settings, over the ``common`` ones."""
+        """Raises ConfigError if this broker cannot use these TLS settings on top of the ``common`` ones."""
         tls_slips.check(self._config, settings)
         if self.tls is not None:
             wanted = self._config.overridden(settings, common)
             await self._loop.run_in_executor(self._pools.upkeep, self.tls.try_out, wanted)
 
     async def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Applies ACLs and tokens before the image is published. The first image, with all of them, comes before any
-        client.
+        """Applies ACLs and tokens before the image is published. The first image, which has all of them, comes before
+        the first client.
         """
         if self.authorizer is not None and delta.acls:
             self.authorizer.update(delta.acls)

@@ -1,9 +1,9 @@
 """A broker: creates its parts, and opens and closes them in order.
 
-Opening: ports (bound first, so that an occupied one is found before anything else) → coordination store, TLS and
+Opening: ports (bound first, so that an occupied port is found before anything else) → coordination store, TLS and
 cluster id → logs (claimed and recovered) → partitions → groups → the cluster → listeners. Opening the cluster means
-registration, controller and metadata image; partitions get their leaders then. Closing happens in reverse order, as far
-as opening got. No request is served before everything is open, or after anything is closed.
+registration, controller and metadata image; partitions get their leaders then. Closing goes in reverse order through
+the parts that were opened. No request is served before all parts are open, or after any part is closed.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Broker:
     """One broker in this process, on the running event loop.
 
     From the beginning it has ``config``, ``clock``, ``node_id`` and ``loop``, ``watch`` (which notices a stalled loop),
-    and threads for blocking work (``pools``, ``unpackers``). ``start`` adds the rest. Of the cluster: ``cluster_id``,
-    ``metadata``, ``suspects``, ``controller``, ``producer_ids``. Data: ``logs``, ``replicas``. The coordinators:
-    ``groups``, ``transactions``.
+    and threads for blocking work (``pools``, ``unpackers``). ``start`` adds all other parts. For the cluster these are
+    ``cluster_id``, ``metadata``, ``suspects``, ``controller``, ``producer_ids``. For the data: ``logs``, ``replicas``.
+    The coordinators: ``groups``, ``transactions``.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Broker:
     ) -> None:
         """``store`` is the coordination store, or how to open it; by default a file in ``folder``.
 
-        ``first_users`` get their passwords before the first client connects, unless they have one; ``first_acls`` are
-        created then.
+        Before the first client connects, ``first_users`` get their passwords unless they have one, and ``first_acls``
+        are created.
         """
         self.config = config
         self.folder = folder
@@ -226,7 +226,7 @@ class Broker:
         self.forwarding = Forwarding(self)
 
     async def _open_node(self, cluster_id: str | None) -> ClusterNode:
-        """Opens this broker's node in the cluster to which its log dirs belong. Raises StartError for another one."""
+        """Opens this broker's node in its cluster. Raises StartError if its log dirs belong to another cluster."""
         try:
             return await ClusterNode.open(
                 self._store,
@@ -250,8 +250,8 @@ class Broker:
         return self.node.secret.value
 
     def peer_refusal(self, connection: Connection) -> str | None:
-        """Returns why the client on ``connection`` cannot be a broker, even with the secret; None if the secret
-        decides.
+        """Returns why the client on ``connection`` cannot be a broker, even with the secret; None if it may prove it by
+        the secret.
         """
         return self.protection.peer_refusal(connection.listener_name, connection.sasl, connection.principal)
 
@@ -297,7 +297,7 @@ class Broker:
         return await (open_store(place, self.watch) if isinstance(place, StoreOptions) else place())
 
     def _marks(self) -> dict[str, meta_properties.MetaProperties]:
-        """Returns the meta.properties of each readable log dir; a new one has none yet."""
+        """Returns the meta.properties of each readable log dir. A new log dir has none yet."""
         marks = {}
         for log_dir in self.folder.log_dirs:
             with contextlib.suppress(OSError, ValueError):
@@ -305,7 +305,7 @@ class Broker:
         return marks
 
     async def _find_directories(self, marks: Mapping[str, meta_properties.MetaProperties]) -> None:
-        """Finds out which log dirs are missing. If none is, the last process that used them is dead."""
+        """Finds out which log dirs are missing. If none is missing, the last process that used them is dead."""
         found = {path: mark.directory_id for path, mark in marks.items()}
         known = await self.node.known_directories()
         self._directories = missing_directories.compare(known, found, self.config["log.dirs.given.up"])
@@ -406,7 +406,7 @@ class Broker:
         self._opened.push_async_callback(self.node.retire)
 
     def _follow_quotas(self) -> None:
-        """Applies quotas as soon as this broker's metadata have them."""
+        """Applies quotas, now and after each change of this broker's metadata."""
 
         def on_change(quotas: ClientQuotas | None) -> None:
             self.quotas = quotas
@@ -417,7 +417,7 @@ class Broker:
         self.config.on_change(follower.on_config_change)
 
     async def _alter_partition(self, broker_epoch: int, changes: Sequence[IsrChange]) -> list[IsrOutcome]:
-        """Asks the controller, on whichever broker, to change in-sync replicas. Raises KafkaError."""
+        """Asks the controller, here or on another broker, to change in-sync replicas. Raises KafkaError."""
         controller = self.metadata.image.controller_id
         if controller == self.node_id:
             return await self.controller.alter_partition(self.node_id, broker_epoch, changes)
@@ -425,7 +425,7 @@ class Broker:
         return isr_messages.outcomes_of(changes, await self.peers.request(controller, request))
 
     def _broker_epoch(self) -> int:
-        """Returns the epoch of this broker's registration; -1 if its metadata are older than that."""
+        """Returns the epoch of this broker's registration; -1 if its metadata do not have the registration yet."""
         own = self.replicas.partitions.image.brokers.get(self.node_id)
         return own.epoch if own is not None and own.epoch == self.node.broker_epoch else ANY_EPOCH
 
@@ -447,7 +447,7 @@ class Broker:
         return ",".join(str(each.endpoint) for each in self._bound)
 
     async def try_out(self, settings: Configs) -> None:
-        """Raises ConfigError if this broker cannot use these TLS settings, which are its own in the store."""
+        """Raises ConfigError if this broker cannot use these TLS settings as its own settings in the store."""
         await self.protection.try_out(settings, self.metadata.image.configs(ResourceType.BROKER, DEFAULT_BROKER))
 
     def _on_config_change(self, names: frozenset[str]) -> None:
@@ -467,7 +467,7 @@ class Broker:
         self.node.tell_lost(self.replicas.partitions.lost())
 
     def _on_lost_dir(self) -> None:
-        """Tells the controller first, then stops the broker if no log dir is left."""
+        """Tells the controller about a lost log dir, then stops the broker if no log dir is left."""
         self._tell_lost()
         if self.logs.all_failed:
             logger.critical("every log dir has failed: stopping")

@@ -1,4 +1,4 @@
-"""Caches results by texts that clients choose: only by short ones, because long ones would fill memory."""
+"""Caches results by texts that clients choose. It caches only short texts, because long ones would fill memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Runs an ``async def`` handler: at once up to its first real wait, from there as a task.
+"""Runs an ``async def`` handler: at once up to its first real wait, and as a task from there on.
 
-Most handlers answer without waiting, and the others use the views of their request before they wait.
+Most handlers answer without waiting. The others use the views of their request only before they wait.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 if sys.version_info >= (3, 12):
 
     def start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-        """Returns the result of ``work`` if that did not have to wait, else a task for the rest. Raises the errors of
-        ``work``.
+        """Returns the result of ``work`` if it did not have to wait, else a task for its remaining steps. Raises the
+        errors of ``work``.
         """
         task = asyncio.Task(work, loop=loop, eager_start=True)
         if not task.done():
