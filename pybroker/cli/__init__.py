@@ -1,7 +1,7 @@
 """The verbs of the ``pybroker`` command, a file or a folder for each. No verb means ``start``.
 
-Exit codes: 0 done, 1 failed, 2 misused, those of signals (``ending``); one line on stderr says what was wrong. A
-verb's module is imported only when it is used, so ``--help`` takes no longer than click itself.
+Exit codes: 0 done, 1 failed, 2 misused, and those of signals (``ending``); one line on stderr says what was wrong. A
+verb's module is imported only when the verb is used, so ``--help`` takes no longer than click itself.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ ELSEWHERE = {
     "kafka-storage": "there is nothing to format: `pybroker start` makes its data folder",
     "zookeeper-server-start": NO_ZOOKEEPER,
 }
-"""Words that one might expect to be verbs, and what to do instead."""
+"""Words that somebody might take for verbs, each with what to do instead."""
 
 CLUSTER_OPTIONS = ("-b", "-P", "-X", "--bootstrap-server", "--profile", "--command-config")
 
@@ -90,7 +90,7 @@ def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
 
 
 class DefaultToStart(Lazy):
-    """Takes a file, options, or nothing as arguments of ``start``; a script of Kafka's also with its .sh."""
+    """Takes a file, options or nothing as arguments of ``start``, and a script of Kafka's with or without ``.sh``."""
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         with ending.closed_pipe():
@@ -148,7 +148,7 @@ def pybroker() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a verb; returns the exit code, of which ``ending`` has the list."""
+    """Runs a verb, and returns its exit code. ``ending`` lists the codes."""
     ending.open_streams()
     try:
         code = int(pybroker.main(arguments, prog_name="pybroker", standalone_mode=False) or 0)

@@ -77,8 +77,8 @@ def cluster() -> Resource:
 
 
 def with_acl(*, find: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the options of ACLs to a verb, which gets them as ``wanted``. A verb that finds ACLs also gets ``pattern``,
-    others ``prefixed``.
+    """Adds the options of ACLs to a verb, which gets them as ``wanted``. All verbs get ``prefixed``; a verb that finds
+    ACLs also gets ``pattern``.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -268,7 +268,7 @@ def created(wanted: Wanted, prefixed: bool) -> list[AclBinding]:
 
 
 def found_by(wanted: Wanted, pattern: str) -> Iterator[AclBindingFilter]:
-    """Yields the filters of the options. What an option does not name may be anything. Raises UsageError."""
+    """Yields the filters of the options. A missing option matches anything. Raises UsageError."""
     from pyclient.admin import (
         AccessControlEntryFilter,
         AclBindingFilter,
@@ -296,7 +296,7 @@ def found_by(wanted: Wanted, pattern: str) -> Iterator[AclBindingFilter]:
 
 
 def rows(acls: Iterable[AclBinding]) -> list[tuple[str, ...]]:
-    """Returns rows in order, each once."""
+    """Returns rows in order, without repetition."""
     return sorted({row(each) for each in acls})
 
 

@@ -106,7 +106,7 @@ def change(text: str) -> AlterConfigOp:
 @on_cluster
 @with_output
 def unset(cluster: Cluster, output: str, kind: str, name: str, keys: tuple[str, ...], dry_run: bool) -> int:
-    """Gives keys their defaults again, and shows which."""
+    """Resets keys to their defaults, and shows which."""
     from pyclient.admin import AlterConfigOp, AlterOp
 
     return apply(cluster, output, kind, name, [AlterConfigOp(key, None, AlterOp.DELETE) for key in keys], dry_run)

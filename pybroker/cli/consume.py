@@ -137,9 +137,10 @@ def show_records(
     chosen: Callable[[Record], bool] | None = None,
     tally: Tally | None = None,
 ) -> None:
-    """Writes to stdout until the end, so many records, or nothing for ``timeout`` seconds. ``chosen``: which records to
-    write; ``tally`` counts them. A signal raises KeyboardInterrupt, also within a batch. Only what the reader has taken
-    of it is written, and no group commits it.
+    """Writes records to stdout, until ``ends``, ``count`` records, or ``timeout`` seconds without a record.
+
+    ``chosen`` returns True for records to write; ``tally`` counts them. A signal raises KeyboardInterrupt, even within
+    a batch. Then only the records of the batch that the reader has taken are written, and no group commits the batch.
     """
     out = sys.stdout.buffer
     tally = Tally() if tally is None else tally
@@ -152,7 +153,7 @@ def show_records(
         wanted = [each for each in records if ends is None or before(each, ends)]
         shown = wanted if chosen is None else list(filter(chosen, wanted))[:left]
         lines = b"".join(map(line, shown))
-        tally.written += len(shown)  # before: a signal may come as soon as the reader has them
+        tally.written += len(shown)  # before the write: a signal may come as soon as the reader has the records
         try:
             out.write(lines)
             out.flush()
@@ -181,7 +182,7 @@ def chosen_by(key: bytes | None, grep: str | None) -> Callable[[Record], bool] |
 
 
 def searching(expression: str) -> Callable[[bytes], object]:
-    """RE2, whose time is linear in the value, so that no expression can do harm."""
+    """Returns a search by RE2. It takes time linear in the value, so that no expression can do harm."""
     import re2
 
     options = re2.Options()
@@ -196,7 +197,9 @@ def searching(expression: str) -> Callable[[bytes], object]:
 
 
 def stop_at(consumer: Consumer, ends: Ends) -> None:
-    """Partitions that were read beyond their end go back to it and rest: nothing more is committed."""
+    """Seeks partitions that were read beyond their end back to it, and pauses them, so that no later offset is
+    committed.
+    """
     for tp, position in consumer.positions().items() if ends else ():
         if tp in ends and position.offset > ends[tp]:
             consumer.seek(tp, ends[tp])

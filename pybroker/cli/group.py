@@ -220,7 +220,7 @@ def reset(
 
 
 def refuse_members(admin: Admin, group: str) -> None:
-    """Offsets of a group at work are its members'. One that is not there yet has none."""
+    """Raises Failure if the group has members, because these own its offsets. A group that does not exist has none."""
     found = admin.describe_consumer_groups(group, check=False).get(group)
     if found is not None and found.members:
         count = len(found.members)

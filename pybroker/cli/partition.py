@@ -143,8 +143,8 @@ def reassign(
 
 
 def replicas_of(admin: Admin, partitions: Iterable[str], below: int | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """Returns the replicas of these partitions, by default of all; ``below``: only those with fewer replicas. Raises
-    UsageError.
+    """Returns the replicas of these partitions, by default of all. With ``below``, returns only partitions with fewer
+    replicas. Raises UsageError.
     """
     wanted = {tp for each in partitions for tp in chosen(admin, each)}
     found = {

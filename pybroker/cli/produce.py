@@ -30,7 +30,7 @@ INPUTS = ("lines", "jsonl", "whole")
 
 
 class Failures:
-    """Deliveries that failed: how many, and why the first did."""
+    """Failed deliveries: how many, and the error of the first."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -114,7 +114,7 @@ def common_headers(given: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
 
 
 def refuse_failed(failed: Failures, sent: int, topic: str) -> None:
-    """Raises Failure for records that were not taken."""
+    """Raises Failure if brokers have refused records."""
     if failed.first is not None:
         of = f"of {counted(sent, 'record')}"
         refused = counted(failed.count, f"{of} was", f"{of} were")
@@ -138,7 +138,7 @@ def pieces(files: Iterable[IO[bytes]], *, whole: bool) -> Iterator[bytes]:
 
 
 def parsed(sources: Iterable[bytes], how: str, delimiter: str | None, null: bool) -> Iterator[Given]:
-    """Records of lines. Raises Failure for one that is none."""
+    """Yields the records of lines. Raises Failure for a line that is not a record."""
     mark = None if delimiter is None else unescaped(delimiter)
     for number, piece in enumerate(sources, 1):
         if how == "jsonl":
@@ -159,7 +159,7 @@ def document(number: int, line: bytes) -> Given:
 
 
 def unusable(number: int, why: object) -> Failure:
-    """Returns the failure for a line that is no record, after which nothing is sent."""
+    """Returns the failure for a line that is not a record. No later line is sent."""
     return Failure(f"line {number}: {why}{'; the lines before it were sent' if number > 1 else ''}")
 
 
@@ -172,7 +172,7 @@ def send_all(
     *,
     one_at_a_time: bool = False,
 ) -> int:
-    """Sends until there are no more or one was refused; returns how many. ``one_at_a_time``: waits for each."""
+    """Sends records until the end or until one is refused; returns how many. ``one_at_a_time`` waits for each ack."""
     count = 0
     for record in records:
         producer.send(

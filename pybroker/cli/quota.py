@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("user", "client", "ip", "quota", "value")
 TYPES: Final = ("user", "client", "ip")
 DEFAULT: Final = "(default)"
-"""Stands for all that have no quota of their own."""
+"""Stands for the default, which applies to all that have no quota of their own."""
 KEYS: Final = {
     "produce": "producer_byte_rate",
     "fetch": "consumer_byte_rate",
@@ -30,7 +30,7 @@ KEYS: Final = {
     "mutation": "controller_mutation_rate",
     "connection": "connection_creation_rate",
 }
-"""Kafka's names by our options."""
+"""Kafka's names of quotas, by our options."""
 OF_IP: Final = ("connection",)
 """The quotas of addresses. Users and clients have the others."""
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)(?:/s)?")
@@ -230,7 +230,7 @@ def shown_name(name: str | None) -> str | None:
 def lines(
     found: Mapping[ClientQuotaEntity, Mapping[str, float]],
 ) -> Iterator[tuple[ClientQuotaEntity, str, float]]:
-    """Yields each quota in order: a default before the names."""
+    """Yields each quota in order: defaults come before names."""
     for who in sorted(found, key=lambda each: [("" if name is None else f"1{name}") for name in each]):
         for key, value in sorted(found[who].items()):
             yield who, key, value

@@ -27,7 +27,7 @@ pybroker topic create a b c --if-not-exists
 """
 DESCRIBED = ("topic", "partition", "leader", "epoch", "replicas", "isr", "offline", "retention")
 ELIGIBLE = ("elr", "last_known_elr")
-"""What documents have besides."""
+"""Fields that only documents have."""
 
 
 @click.group(cls=Suggesting)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAMES: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 COLUMNS: Final = ("user", "mechanism", "iterations")
 LEAST, MOST = 4096, 16_384
-"""Iterations that Kafka's brokers take."""
+"""The fewest and most iterations that Kafka's brokers accept."""
 EXAMPLES: Final = """
 pybroker user create alice                                asks for the password
 pybroker user create alice --password-file alice.secret --command-config admin.properties
@@ -80,7 +80,7 @@ def create(
     password_file: str | None,
     iterations: int,
 ) -> int:
-    """Makes a user, whom there must not be yet, and shows its mechanisms."""
+    """Creates a user, who must not exist yet, and shows its mechanisms."""
     secret = password(password_file)
     with cluster.admin() as admin:
         if known(admin, name):
@@ -161,7 +161,7 @@ def known(admin: Admin, name: str) -> list[ScramCredentialInfo]:
 def put(
     admin: Admin, output: str, name: str, mechanisms: list[ScramMechanism], secret: str, iterations: int
 ) -> int:
-    """Sets the password: a request for each mechanism, since brokers take a user once in one. Shows what was set."""
+    """Sets the password and shows what was set. Sends a request for each mechanism: one may name a user only once."""
     from pyclient.admin import ScramCredentialInfo, UserScramCredentialUpsertion
 
     done: list[ScramCredentialInfo] = []

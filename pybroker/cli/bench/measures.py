@@ -14,7 +14,7 @@ COLUMNS = (
 
 
 class Latencies:
-    """Times that were measured, in seconds."""
+    """Measured times, in seconds."""
 
     def __init__(self) -> None:
         self._values = array("d")
@@ -26,7 +26,7 @@ class Latencies:
         return len(self._values)
 
     def quantile(self, share: float) -> float | None:
-        """Returns the time that ``share`` of all did not exceed; None without any."""
+        """Returns the time that ``share`` of all times do not exceed; None if there are no times."""
         values = sorted(self._values)
         return values[min(len(values) - 1, int(share * len(values)))] if values else None
 
@@ -40,7 +40,7 @@ class Latencies:
 
 
 class Measured(NamedTuple):
-    """A run: how many records and bytes in how many seconds. ``latencies`` of some of them, or none."""
+    """The figures of a run: records, bytes and seconds. ``latencies`` has the latencies of some records, or none."""
 
     what: str
     records: int

@@ -1,4 +1,4 @@
-"""The work that is measured: producing, consuming, and a record's way from one to the other."""
+"""The work that is measured: producing, consuming, and sending a record from the producer to the consumer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyclient import Consumer, Producer
 
 Tell = Callable[[int], object]
-"""Is told how many records there are so far."""
+"""A function that is called with the number of records so far."""
 DISTINCT = 1000
 CHUNK = 1000
 SAMPLE_EVERY = 50
@@ -23,7 +23,7 @@ POLL_S = 0.5
 
 
 class Sample:
-    """A record whose way is measured."""
+    """A record whose latency is measured."""
 
     __slots__ = ("begun", "into")
 
@@ -57,7 +57,7 @@ def payloads(size: int) -> list[bytes]:
 
 
 def paced(count: int, rate: float | None) -> Iterator[int]:
-    """0 … count - 1, at most ``rate`` a second."""
+    """Yields 0 … ``count`` - 1, at most ``rate`` of them a second."""
     begun = time.perf_counter()
     for number in range(count):
         if rate is not None and (ahead := begun + number / rate - time.perf_counter()) > 0:
@@ -90,7 +90,7 @@ def produce(
 
 
 def produce_many(producer: Producer, topic: str, values: Sequence[bytes], count: int, tell: Tell) -> Measured:
-    """Sends ``count`` records by ``send_many``, a thousand in a call. Raises what failed."""
+    """Sends ``count`` records by ``send_many``, a thousand in a call. Raises the error of a failed delivery."""
     source = cycle(values)
     reports = []
     size = sent = 0
@@ -110,8 +110,8 @@ def produce_many(producer: Producer, topic: str, values: Sequence[bytes], count:
 
 
 def consume(consumer: Consumer, count: int, patience_s: float, tell: Tell) -> Measured:
-    """Reads ``count`` records, or fewer if none comes for ``patience_s``. The clock starts with the poll that returns
-    the first record.
+    """Reads ``count`` records, or fewer if no record comes for ``patience_s``. The clock starts with the poll that
+    returns the first record.
     """
     read = size = 0
     begun = last = time.perf_counter()

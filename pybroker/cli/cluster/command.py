@@ -87,7 +87,7 @@ def controller_troubles(admin: Admin) -> Iterator[Trouble]:
 
 
 def partition_troubles(admin: Admin) -> Iterator[Trouble]:
-    """Yields brokers that are not there, then partitions. Partitions of a topic with the same fault share a row."""
+    """Yields missing brokers, then partitions with faults. Partitions of a topic with the same fault share a row."""
     found = described(admin, ())
     there = {each.id for each in admin.describe_cluster().brokers}
     used = {replica for _, each in found for replica in each.replicas}
@@ -106,7 +106,7 @@ def partition_troubles(admin: Admin) -> Iterator[Trouble]:
 
 
 def registered(admin: Admin) -> set[int]:
-    """Returns the brokers that the cluster has ever seen, as far as it reports them."""
+    """Returns the ids of brokers that have ever been in the cluster, as far as the cluster reports them."""
     from pyclient.errors import UnsupportedByBroker
 
     try:
@@ -139,8 +139,8 @@ def trouble_of(partition: PartitionDescription, min_isr: int, there: Collection[
 
 def replica_troubles(admin: Admin) -> Iterator[Trouble]:
     """Yields partitions that have fewer replicas than new topics get, or a single replica in a cluster of several
-    brokers: one row for each number of replicas. A cluster that began as one broker has them, because topics keep their
-    replication factor.
+    brokers: one row for each number of replicas. A cluster that began as one broker has such partitions, because topics
+    keep their replication factor.
     """
     brokers = [each.id for each in admin.describe_cluster().brokers]
     if len(brokers) < 2:
@@ -169,8 +169,8 @@ def default_factor(admin: Admin, broker: int) -> int:
 
 
 def min_isr_of(admin: Admin, partitions: Collection[tuple[str, PartitionDescription]]) -> dict[tuple[str, int], int]:
-    """Returns min.insync.replicas by topic and leader: the topic's own value, else the value of the leader, which other
-    brokers may not have.
+    """Returns min.insync.replicas by topic and leader: the topic's own value, else the leader's. Other brokers may have
+    another value.
     """
     from pyclient.admin import ResourceType
     from pyclient.admin.types import ConfigSource

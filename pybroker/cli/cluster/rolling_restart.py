@@ -1,8 +1,8 @@
 """Restarts the brokers of one data folder one after the other, so that no partition is unavailable for long.
 
 A broker is stopped in order (it hands its leaderships over first), and only while every replica of every partition is
-in sync. The next one waits until that is so again. The supervisor starts the stopped one. At the end, the preferred
-leaders lead again.
+in sync. The supervisor starts it again. The next broker is stopped when all replicas are in sync again. At the end, the
+preferred leaders lead again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def not_in_sync(admin: Admin) -> list[str]:
 
 
 def led_by_others(admin: Admin) -> list[str]:
-    """Elects first replicas; returns the partitions that others led before."""
+    """Elects first replicas as leaders; returns the partitions that other replicas led before."""
     partitions = [(name, each) for name, each in described(admin, ()) if each.replicas]
     found = [f"{name}-{each.partition}" for name, each in partitions if each.leader != each.replicas[0]]
     if found:
@@ -60,10 +60,10 @@ class RollingRestart:
         self._timeout_s = timeout_s
         self._tell = tell
         self._missing = ""
-        """What the last answer did not show."""
+        """The text about what the last answer lacked."""
 
     def run(self) -> None:
-        """Raises Failure where a broker would not come back, or does not in time."""
+        """Restarts the brokers. Raises Failure if a broker would not come back, or does not come back in time."""
         brokers = self._brokers()
         if not brokers:
             raise Failure(f"{self._root}: no broker runs here: --data-dir names another folder")
@@ -72,7 +72,7 @@ class RollingRestart:
         self._check_cluster(brokers, found.cluster_id)
         self._cluster = self._cluster._replace(bootstrap=",".join(f"{each.host}:{each.port}" for each in found.brokers))
         self._until(self._is_in_sync, "every replica to be in sync")
-        brokers = self._brokers()  # also those that were being started again
+        brokers = self._brokers()  # includes those that were just being started again
         controller = found.controller_id
         for node_id in sorted(brokers, key=lambda each: (each == controller, each)):
             self._restart(node_id)
@@ -122,8 +122,8 @@ class RollingRestart:
         self._tell(f"broker {node_id}: process {before} is now {pid_in(file)}, in sync after {took_s:.1f} s")
 
     def _is_ours(self, pid: int) -> bool:
-        """Says whether the supervisor has started the process: a pid file may be stale, and 0 would signal our own
-        group.
+        """Says whether the supervisor has started the process. A pid file may be stale, and a signal to pid 0 would go
+        to our own process group.
         """
         return _is_child(pid, pid_in(self._root / LOCK))
 
@@ -136,7 +136,7 @@ class RollingRestart:
         return self._ask(not_in_sync)
 
     def _ask(self, missing: Callable[[Admin], list[str]]) -> bool:
-        """Says whether a new client finds nothing missing: an old client may know only the broker that is down."""
+        """Says whether a new client finds nothing missing. An old client might know only the broker that is down."""
         from pyclient.errors import KafkaError
 
         try:

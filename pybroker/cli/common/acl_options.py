@@ -1,4 +1,4 @@
-"""ACLs as command lines have them: resources, operations, and what a producer or a consumer needs."""
+"""ACLs in the form of command lines: resources, operations, and the operations that a producer or consumer needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONSUMER: Final[Mapping[str, tuple[str, ...]]] = {"topic": ("read", "describe"),
 _PRINCIPAL: Final = re.compile("[A-Za-z]+:.+", re.DOTALL)
 
 Resource = tuple[str, str | None]
-"""A type and a name; None: any name."""
+"""A type and a name; None means any name."""
 
 
 class OperationType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -61,7 +61,7 @@ def principal(text: str) -> str:
 
 
 def needed(role: Mapping[str, tuple[str, ...]], resources: Iterable[Resource]) -> Iterator[tuple[Resource, str]]:
-    """Yields the operations that a role needs on each resource of a type that it knows."""
+    """Yields each resource with each operation that the role needs on resources of that type."""
     for resource in resources:
         for operation in role.get(resource[0], ()):
             yield resource, operation
@@ -94,7 +94,7 @@ def operation(name: str) -> AclOperation:
 
 
 def filter_of(acl: AclBinding) -> AclBindingFilter:
-    """Finds this ACL only."""
+    """Returns a filter that finds only this ACL."""
     from pyclient.admin import AccessControlEntryFilter, AclBindingFilter, ResourcePatternFilter
 
     return AclBindingFilter(ResourcePatternFilter(*acl.pattern), AccessControlEntryFilter(*acl.entry))

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 CHANGED = ("name", "key", "change", "value")
 DELETED = "deleted"
 WORDS = {"SET": "set", "DELETE": "unset", "APPEND": "add", "SUBTRACT": "remove"}
-"""What the command line calls the operations of keys."""
+"""The command line's words for the operations on keys."""
 
 SECRET = re.compile(r"password|secret|jaas|keystore\.key")
-"""In keys whose values a terminal's log must not keep; a broker does not tell them either."""
+"""Matches keys whose values must not appear on a terminal. A broker does not show them either."""
 
 Change = tuple[str, str, str, str | int | None]
 
@@ -33,5 +33,5 @@ def shown(op: AlterConfigOp) -> str | None:
 
 
 def only_checked() -> None:
-    """Says so after a dry run of a verb that has no --execute."""
+    """Prints that nothing was changed, after a dry run of a verb that has no --execute."""
     complain("nothing was changed: without --dry-run it is")

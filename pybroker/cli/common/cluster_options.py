@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyclient import Admin, Consumer, Producer
 
 CONNECT_S = 10.0
-"""A person waits for the command: an address that is wrong shows soon."""
+"""How long to try to connect. This is short, because a person waits for the command."""
 QUICKLY_S = 1.0
 
 
 class Cluster(NamedTuple):
-    """The cluster to talk to; ``settings`` are the client's, by Kafka's keys."""
+    """The cluster to connect to; ``settings`` are those of the client, by Kafka's keys."""
 
     bootstrap: str
     settings: Mapping[str, str]
@@ -76,7 +76,7 @@ class Cluster(NamedTuple):
 
 
 def merged(own: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
-    """Settings by dotted names; the user's count."""
+    """Returns settings by dotted names; the user's ``settings`` override ``own``."""
     given = {name: value for name, value in own.items() if value is not None}
     return with_dots(given) | with_dots(settings)
 
@@ -119,7 +119,7 @@ def by_words(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         if verbose:
             logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        else:  # an error is one line, the verb's
+        else:  # an error is a single line, which the verb prints
             logging.getLogger("pyclient").addHandler(logging.NullHandler())
         return function(cluster=chosen(bootstrap, profile, in_units(settings, "-X")), **options)
 
@@ -127,7 +127,7 @@ def by_words(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen(bootstrap: str, name: str | None, settings: Mapping[str, str]) -> Cluster:
-    """Returns the named profile's cluster, or the command line's, whose options win. Raises UsageError."""
+    """Returns the cluster of the named profile, overridden by options of the command line. Raises UsageError."""
     if name is None:
         return Cluster(bootstrap, settings)
     from pybroker.cli.common.profiles import profile

@@ -25,7 +25,7 @@ WAIT_S = 2.0
 
 
 def from_cluster(names: Callable[[Admin], Iterable[str]]) -> Complete:
-    """Completes with what the cluster has, without what the line has already."""
+    """Completes with names of the cluster that the line does not have yet."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         given = context.params.get(parameter.name or "") or ()
@@ -37,7 +37,7 @@ def from_cluster(names: Callable[[Admin], Iterable[str]]) -> Complete:
 
 
 def ask(context: click.Context, names: Callable[[Admin], Iterable[str]]) -> list[str]:
-    """Sorted; empty if the cluster cannot be asked."""
+    """Returns the names, sorted; none if the cluster cannot be asked."""
     from pyclient import Admin
     from pyclient.errors import KafkaError
 
@@ -83,7 +83,7 @@ def brokers(admin: Admin) -> Iterable[str]:
 
 
 def named(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes a name of the kind that stands before it: ``config get topic …``."""
+    """Completes a name of the kind that the word before it names: ``config get topic …``."""
     known = {"topic": topics, "group": groups, "broker": brokers, "broker-logger": brokers}
     kind = context.params.get("kind")
     return from_cluster(known[kind])(context, parameter, incomplete) if kind in known else []

@@ -26,10 +26,10 @@ from pybroker.cli.common.other_options import advice
 SIGNALLED = 128
 CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What only a write to stdout fails with: the verbs write no other file."""
+"""Errors that only a write to stdout can raise, because the verbs write no other file."""
 NUMBERS = {"integer": "whole number", "float": "number"}
 NO_NUMBER = re.compile(r"is not a valid (integer|float)(?: range)?\.")
-"""How click says that a word is not one of these."""
+"""Matches click's text for a word that is not a number."""
 
 _signal: int = signal.SIGINT
 
@@ -54,7 +54,8 @@ def after_signal() -> int:
 
 
 def open_streams() -> None:
-    """Opens /dev/null for streams that were closed (``>&-``), and lets stdout escape what its encoding lacks.
+    """Opens /dev/null for streams that were closed (``>&-``), and lets stdout escape characters that its encoding
+    lacks.
 
     With PYTHONUNBUFFERED, the ``write`` of Python's stdout may write only a part, and its callers ignore that. So a
     signal during a long write, even SIGCONT, would cut the output. Therefore, stdout gets a buffer, which every verb
@@ -76,7 +77,7 @@ def open_streams() -> None:
 
 @contextlib.contextmanager
 def closed_pipe() -> Iterator[None]:
-    """Within, the end of the reader of stdout ends the command silently, with an exit code of its own."""
+    """Within ``with``, if nobody reads stdout any longer, the command ends silently, with a special exit code."""
     try:
         yield
     except BrokenPipeError:
@@ -85,7 +86,7 @@ def closed_pipe() -> Iterator[None]:
 
 def code_of(error: BaseException) -> int:
     """Reports in one line the error that ended a verb, and returns the exit code."""
-    if isinstance(error, click.exceptions.Abort):  # which hides what it was raised for, at a prompt
+    if isinstance(error, click.exceptions.Abort):  # at a prompt, it hides the error for which it was raised
         if isinstance(error.__context__, KeyboardInterrupt):
             return after_signal()
         tell("pybroker: the input has ended before an answer")
@@ -104,7 +105,7 @@ def code_of(error: BaseException) -> int:
 
 
 def is_of_click(error: click.UsageError, text: str) -> bool:
-    """Returns whether click has found that an argument is missing or wrong. Our own sentences say what to do."""
+    """Returns whether click has found a missing or wrong argument. Such texts need advice; our own texts have it."""
     return type(error) is not click.UsageError or text.startswith("Got unexpected extra")
 
 

@@ -1,4 +1,4 @@
-"""Options of other tools: which of ours does the same."""
+"""Options of other tools, and the options here that do the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
 
 
 def advice(error: click.NoSuchOption) -> str | None:
-    """Returns a sentence about the option to write instead, None for an option of no other tool."""
+    """Returns a sentence about the option to use instead; None if no other tool has the given option."""
     context = error.ctx
     names = OTHERS.get(error.option_name, ())
     same = next((each for each in context.command.params if each.name in names), None) if context else None

@@ -1,6 +1,6 @@
-"""How rows are shown: ``-o table|json|jsonl|yaml|csv|name``, always on stdout.
+"""Shows rows in a format: ``-o table|json|jsonl|yaml|csv|name``, always on stdout.
 
-table  aligned columns; on a terminal no wider than that (``tables``); nothing without rows, or a word on stderr
+table  aligned columns; on a terminal no wider than it (``tables``); without rows nothing, or a word on stderr
 json   one document: a list      jsonl  a document per line      yaml  one document
 csv    a header and rows         name   the names alone, for other commands
 """
@@ -93,7 +93,7 @@ _stamp: tuple[str, bool] | None = None
 
 @contextlib.contextmanager
 def kept() -> Iterator[list[str]]:
-    """Within, the output is gathered in a list instead of being written."""
+    """Within ``with``, the output is gathered in a list instead of being written."""
     global _kept
     parts: list[str] = []
     _kept = parts
@@ -105,7 +105,7 @@ def kept() -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def stamped(time: str, *, heads: bool) -> Iterator[None]:
-    """Within, every row and document begins with a time; tables and CSV have their heads only with ``heads``."""
+    """Within ``with``, every row and document begins with ``time``. Tables and CSV have heads only with ``heads``."""
     global _stamp
     _stamp = time, heads
     try:

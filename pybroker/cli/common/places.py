@@ -1,7 +1,7 @@
 """A place in a partition as users write it.
 
-    earliest, beginning   the first record        latest, end   behind the last
-    42                    an offset               -100          so many before the end
+    earliest, beginning   the first record        latest, end   behind the last record
+    42                    an offset               -100          so many records before the end
     @1700000000000        a time, ms since 1970   2026-11-22T01:00[+01:00]   local without a zone
 
 No record is older than 1970, so an earlier date means 1970. The protocol gives negative times other meanings.

@@ -1,4 +1,4 @@
-"""Clusters by name: ``-P prod`` stands for an address and settings that a file has.
+"""Clusters by name: ``-P prod`` stands for an address and settings in a file.
 
     # ~/.config/pybroker/profiles.toml, or what $PYBROKER_PROFILES names
     [prod]
@@ -54,7 +54,7 @@ def load() -> dict[str, Profile]:
 
 
 def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Kafka's keys, whose dots are tables to TOML."""
+    """Yields Kafka's keys with their values. In TOML, the dots of a key make nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from flat(value, f"{before}{key}.")
@@ -63,7 +63,7 @@ def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
 
 
 def profile(name: str) -> Profile:
-    """Raises UsageError for a name that is not there."""
+    """Returns the profile with this name. Raises UsageError if there is none."""
     known = load()
     if name not in known:
         there = suggestion(name, known) if known else f"there is none in {file()}"

@@ -1,8 +1,8 @@
-"""Where replicas go: as few moves as possible, then an even spread. Pure.
+"""Plans where replicas go: as few moves as possible, then an even spread. Pure.
 
 A replica stays where it is as long as its broker is wanted and the partition does not get fewer replicas. Missing
-replicas go to the brokers that have the fewest. The first replica, which leads, stays first if it stays at all, else a
-broker that leads least comes first.
+replicas go to the brokers that have the fewest. The first replica, which leads, stays first if it stays at all.
+Otherwise the replica whose broker leads the fewest partitions comes first.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def is_number(cells: Iterable[Any]) -> bool:
 
 
 def plain(columns: Sequence[str], rows: Sequence[Sequence[Any]], width_of: Width = len) -> list[str]:
-    """Columns two spaces apart, as wide as they are: the heads, then a line for each row."""
+    """Returns the lines of a table at its full width, with two spaces between columns: the heads, then the rows."""
     cells = [[name.upper() for name in columns], *([text(cell) or "-" for cell in row] for row in rows)]
     return aligned(cells, numeric(columns, rows), width_of)
 
@@ -59,7 +59,7 @@ def fitted(
 
 
 def numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
-    """Says which columns are numbers."""
+    """Says for each column whether it has only numbers."""
     return [bool(rows) and is_number(row[at] for row in rows) for at in range(len(columns))]
 
 
@@ -78,8 +78,8 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], widt
 
 
 class Growing:
-    """A table whose rows come one by one: a column is as wide as its widest cell so far. A ``sample`` of a row says how
-    wide columns begin, and which are numbers.
+    """A table whose rows come one by one: a column is as wide as its widest cell so far. ``sample`` is a row that sets
+    the first widths, and shows which columns are numbers.
     """
 
     def __init__(self, columns: Sequence[str], sample: Sequence[Any]) -> None:
@@ -99,7 +99,7 @@ def widest(lines: Iterable[str], width_of: Width) -> int:
 
 
 def shrunk(cells: Sequence[Sequence[str]], limit: int, width_of: Width) -> list[int] | None:
-    """Widths of columns that fit: the widest that may be broken are made narrower. None if they cannot be."""
+    """Returns widths of columns that fit: the widest breakable columns become narrower. None if they cannot fit."""
     columns = list(zip(*cells, strict=True))
     widths = [max(map(width_of, column)) for column in columns]
     least = [max(width_of(word.strip()) for cell in column for word in words(cell)) for column in columns]
@@ -135,7 +135,7 @@ def folded(
 
 
 def wrapped(cell: str, width: int, width_of: Width) -> list[str]:
-    """Lines of at most this width, but for a word that is wider."""
+    """Returns lines of at most this width; only a word that is wider exceeds it."""
     lines = [""]
     for word in words(cell):
         if lines[-1] and width_of(lines[-1] + word) > width:

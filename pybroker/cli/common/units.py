@@ -25,14 +25,14 @@ ENDS: Mapping[str, tuple[Mapping[str, int], int]] = {
     "days": (TIMES, 86_400_000),
     "bytes": (SIZES, 1),
 }
-"""Units that go with a key by its last word, and how much of the smallest one its number counts."""
+"""By the last word of a key: its units, and how many of the smallest unit a plain number counts for."""
 WITH_UNIT = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?) ?([^\s0-9.]+)")
 LONG = 1 << 63
 
 
 def taken(key: str, value: str) -> str:
-    """Returns the text to send for a value of a key. Raises ValueError for a unit that is unknown or not one of the
-    key's, and for a value that is not a whole number.
+    """Returns the text to send for a value of a key. Raises ValueError for an unknown unit, a unit that the key does
+    not have, and a value that is not a whole number.
     """
     end = key.rpartition(".")[2]
     found = WITH_UNIT.fullmatch(value.strip())
@@ -67,8 +67,8 @@ def _in_units(number: int, units: Mapping[str, int]) -> str:
 
 
 def retention_text(policy: str, ms: int, size: int) -> str:
-    """Says how long a topic keeps its records: ``7d``, ``7d or 1GiB``, ``compacted``. ``ms`` and ``size``: -1 for no
-    bound.
+    """Says how long a topic keeps its records: ``7d``, ``7d or 1GiB``, ``compacted``. For ``ms`` and ``size``, -1 means
+    no bound.
 
     A bound of bytes is for each partition.
     """

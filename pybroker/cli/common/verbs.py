@@ -1,7 +1,7 @@
 """What all verbs share: groups of verbs that are imported when used, and how a verb fails.
 
-A verb's errors are one line on stderr that says what, where and what to do: ``Failure`` (exit 1) and
-click's ``UsageError`` (exit 2). Errors of Kafka become one of them here.
+A verb's error is one line on stderr that says what is wrong, where, and what to do: ``Failure`` (exit 1) or
+click's ``UsageError`` (exit 2). This module turns Kafka's errors into one of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HINTS: Mapping[str, str] = {
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "come by TLS or SASL as a user, and not by a token",
     "REQUEST_TIMED_OUT": "does the cluster work? `pybroker cluster describe` asks it",
 }
-"""What to do, by the name of an error; of one without a connection also by its phase, which counts more."""
+"""Advice, by the name of an error. For a failed connection, advice by its phase takes precedence."""
 
 
 SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
@@ -48,15 +48,15 @@ SAME: Mapping[str, str] = {
     **{"ls": "list", "show": "describe", "info": "describe", "get": "describe", "add": "create", "new": "create"},
     **{"make": "create", "rm": "delete", "remove": "delete", "drop": "delete", "change": "alter", "move": "reassign"},
 }
-"""Verbs that others may say, and ours."""
+"""Other words that users may type, each with the verb that means the same."""
 NEAR = 0.7
-"""How alike a name is that was mistyped; difflib's ratio."""
+"""How similar a name must be to count as mistyped: difflib's ratio."""
 COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "command_config", "file", "more"})
 BOOTSTRAP = "bootstrap.servers"
 NO_TOPIC = re.compile(r"[Tt](here is no topic '.*)")
-"""What the client or the broker says of an unknown topic, perhaps after Kafka's own sentence."""
+"""Matches the text of client or broker about an unknown topic, which may follow Kafka's own sentence."""
 ADVISED = ("TLS", "SASL")
-"""Begin the phases of errors that say themselves what to do."""
+"""The beginnings of phases whose errors contain their own advice."""
 
 
 class Failure(click.ClickException):
@@ -68,7 +68,7 @@ class Failure(click.ClickException):
 class Verb(click.Command):
     """A command that is a client of a cluster, not a broker: signals end it as Ctrl-C does, in order.
 
-    ``examples``: lines that --help ends with.
+    ``examples`` are the last lines of --help.
     """
 
     def __init__(self, *args: Any, examples: str = "", **options: Any) -> None:
@@ -76,7 +76,7 @@ class Verb(click.Command):
         self.examples = examples
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the verb's own options first, then those that all verbs have."""
+        """Writes the verb's own options first, then the options of all verbs."""
         own: list[tuple[str, str]] = []
         common: list[tuple[str, str]] = []
         for option in self.get_params(context):
@@ -112,7 +112,7 @@ class Verb(click.Command):
 
 
 class Suggesting(click.Group):
-    """Verbs below a noun; one that is not there is answered with the nearest."""
+    """Verbs below a noun. For an unknown verb, the error names the most similar one."""
 
     command_class = Verb
 
@@ -136,7 +136,7 @@ class Suggesting(click.Group):
 
 
 def first_sentence(text: str) -> str:
-    """Up to the first full stop or semicolon that ends a clause, in one line."""
+    """Returns the text up to the first full stop or semicolon that ends a clause, in one line."""
     return re.split(r"[.;](?:\s|$)", " ".join(text.split()), maxsplit=1)[0] + "."
 
 
@@ -149,8 +149,8 @@ class Place(NamedTuple):
 
 
 class Lazy(click.Group):
-    """A group whose verbs are imported when they are used. ``scripts`` are verbs under a heading of their own, which
-    may be followed by ``.sh``.
+    """A group whose verbs are imported when they are used. ``scripts`` are verbs under a separate heading; their names
+    may have ``.sh`` at the end.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Lazy(click.Group):
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
-    """Returns a similar name or one of the same meaning, or all names."""
+    """Returns a similar name or a name with the same meaning; if there is neither, returns all names."""
     names = list(known)
     near = [SAME[given]] if SAME.get(given) in names else difflib.get_close_matches(given, names, 1, NEAR)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
@@ -217,7 +217,7 @@ def complain(line: str) -> None:
 
 
 def failures(kind: str, errors: Mapping[Any, BaseException]) -> int:
-    """Tells each error in a line; returns the exit code."""
+    """Prints each error in a line; returns the exit code."""
     for key, error in errors.items():
         complain(sentence(error, f"{kind} {key}").replace(f"{key}: {key}: ", f"{key}: ", 1))
     return 1 if errors else 0
@@ -238,7 +238,7 @@ class Complaints(logging.Handler):
 
 @contextlib.contextmanager
 def heard(name: str) -> Iterator[None]:
-    """Within, warnings of this logger are diagnostics; --verbose shows them anyhow."""
+    """Within ``with``, shows warnings of this logger as diagnostics, unless --verbose shows them anyway."""
     logger, handler = logging.getLogger(name), Complaints(logging.WARNING)
     if not logging.getLogger().handlers:
         logger.addHandler(handler)
@@ -263,12 +263,12 @@ def pairs(given: Iterable[str], option: str) -> dict[str, str]:
 
 
 def settings(given: Iterable[str], option: str) -> dict[str, str]:
-    """Reads ``key=value`` into a mapping, with times and sizes as their keys' numbers. Raises UsageError."""
+    """Reads ``key=value`` into a mapping, and converts times and sizes to their keys' units. Raises UsageError."""
     return {key: with_unit(key, value, option) for key, value in rows(given, option)}
 
 
 def in_numbers(given: Iterable[str], option: str) -> Iterator[str]:
-    """Converts units for settings that a broker reads; passes on what lacks a ``=``. Raises UsageError."""
+    """Converts units in settings for a broker; passes on a text without ``=`` unchanged. Raises UsageError."""
     for text in given:
         key, mark, value = text.partition("=")
         yield f"{key}={with_unit(key.strip(), value, option)}" if mark else text
@@ -285,7 +285,7 @@ def with_unit(key: str, value: str, option: str = "") -> str:
 
 
 def rows(given: Iterable[str], option: str) -> Iterator[tuple[str, str]]:
-    """Yields ``key=value`` as pairs in order; a key may come twice. Raises UsageError."""
+    """Yields the pairs of ``key=value`` in order; a key may occur twice. Raises UsageError."""
     for text in given:
         key, mark, value = text.partition("=")
         if not mark or not key:

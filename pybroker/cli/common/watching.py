@@ -1,4 +1,4 @@
-"""``--watch``: a verb that shows something shows it again and again, until Ctrl-C.
+"""``--watch``: a verb shows its output again and again, until Ctrl-C.
 
 On a terminal, a table is redrawn in place. Otherwise each row is written below the previous one, with its time, under
 one header.
@@ -21,11 +21,11 @@ from pybroker.cli.common.verbs import complain, sentence
 
 UP, REST_OF_LINE, BELOW = "\x1b[{}F", "\x1b[K", "\x1b[J"
 LISTABLE = ("table", "jsonl", "csv")
-"""Formats that can go on and on."""
+"""Formats that can be continued without end."""
 
 
 def with_watch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a verb the argument ``watch``: the seconds between two looks, None for a single look."""
+    """Gives a verb the argument ``watch``: the seconds between two looks at the cluster, None for a single look."""
 
     @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
     @click.option(
@@ -78,7 +78,7 @@ def one_below_the_other(look: Callable[[], int], pause: float) -> int:
 
 
 def looks(look: Callable[[], int], pause: float) -> Iterator[Callable[[], int]]:
-    """Takes the first look, which may fail, and later ones, whose failures may be transient and are shown."""
+    """Yields the looks. The first one may fail. Failures of later looks may be transient, so they are only shown."""
     yield look
     while True:
         time.sleep(pause)
@@ -86,7 +86,7 @@ def looks(look: Callable[[], int], pause: float) -> Iterator[Callable[[], int]]:
 
 
 def patient(look: Callable[[], int]) -> int:
-    """Takes a look; a failure becomes a line."""
+    """Takes a look; prints a failure as a line instead of raising it."""
     from pyclient.errors import KafkaError
 
     try:

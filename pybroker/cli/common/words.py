@@ -1,7 +1,7 @@
 """Words of the command line that are bytes, and words that have to be text.
 
-Python gives what is not UTF-8 on a command line as text with surrogates in it (PEP 383). A key or a value takes these
-bytes as they are; a name or a number with them is refused.
+If a word on a command line is not UTF-8, Python returns it as text with surrogates (PEP 383). A key or a value takes
+its bytes as they are; a name or a number with such bytes is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """An option's value as bytes. Text is encoded in UTF-8; bytes that are no text stay as they were typed."""
+    """An option's value as bytes. Text is encoded in UTF-8; bytes that are not text stay as they were typed."""
 
     name = "text"
 
@@ -22,7 +22,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class Raw(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """An option's value that may contain bytes that are not text; its verb looks at it itself."""
+    """An option's value that may contain bytes that are not text. The verb itself checks it."""
 
     name = "text"
 
@@ -49,7 +49,7 @@ def is_text(text: str) -> bool:
 
 
 def refuse_no_text(context: click.Context) -> None:
-    """Raises UsageError for a parameter that has to be text and is not."""
+    """Raises UsageError for a parameter that must be text but is not."""
     for parameter in context.command.get_params(context):
         if not isinstance(parameter.type, ANYTHING):
             for text in texts(context.params.get(parameter.name or "")):

@@ -1,7 +1,7 @@
 """Explains why a verb waits: the bootstrap address answers, but a broker advertises an address that cannot be reached.
 
 A client waits for that broker for a minute or two, and cannot know that it will never answer. While a verb works, a
-thread checks once, a moment after the start. Verbs that are done by then pay nothing.
+thread checks the addresses once, a moment after the start. Verbs that are done by then lose no time.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from pybroker.cli.common.verbs import complain
 
 PATIENCE_S = 1.0
 STEP_S = 1.5
-"""To ask, and again to look at all addresses at once: with the patience less than five seconds."""
+"""The time limit for asking a broker, and then for trying all addresses at once. With the wait before, these are less
+than five seconds.
+"""
 MOST = 16
-"""The number of brokers that are checked."""
+"""How many brokers are checked."""
 
 
 @contextlib.contextmanager
 def told(bootstrap: str, settings: Mapping[str, str]) -> Iterator[None]:
-    """Reports once on stderr, during the block, a broker whose advertised address leads nowhere."""
+    """During the block, reports once on stderr which brokers cannot be reached at their advertised address."""
     ended = threading.Event()
     is_plain = settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
     if is_plain:
@@ -34,7 +36,7 @@ def told(bootstrap: str, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def watch(bootstrap: str, ended: threading.Event) -> None:
-    """Looks, unless the work is done before."""
+    """Checks the addresses after a moment, unless the verb has ended before."""
     if ended.wait(PATIENCE_S):
         return
     for line in wrong(bootstrap):
@@ -43,7 +45,7 @@ def watch(bootstrap: str, ended: threading.Event) -> None:
 
 
 def wrong(bootstrap: str) -> Iterator[str]:
-    """Returns a line for each broker that cannot be reached at its advertised address; none if no broker can be asked.
+    """Yields a line for each broker that cannot be reached at its advertised address; none if no broker answers.
     """
     from pybroker.cli.reaching import asking, network
     from pybroker.cli.reaching.finding import ERROR

@@ -1,6 +1,6 @@
-"""Documents as YAML: block style, every scalar that is not a plain word as JSON writes it, which YAML 1.2 reads.
+"""Writes documents as YAML, in block style. Scalars that are not plain words are written as in JSON (YAML 1.2).
 
-The documents contain only what JSON has, so no library is needed: mappings, lists, texts, numbers, booleans and null.
+The documents have only values that JSON has, so no library is needed: mappings, lists, texts, numbers, booleans, null.
 """
 
 from __future__ import annotations

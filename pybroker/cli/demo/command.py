@@ -1,4 +1,4 @@
-"""``pybroker demo``: the acts one after the other, and the report."""
+"""``pybroker demo``: runs the parts of the demo one after the other, and shows the report."""
 
 from __future__ import annotations
 

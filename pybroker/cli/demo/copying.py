@@ -1,6 +1,6 @@
-"""The second act: a worker copies records of interest from topic to topic, exactly once, though it fails on the way.
+"""The second part: a worker copies some records from topic to topic, exactly once, though it fails on the way.
 
-Each transaction holds the copies and the offsets up to which the source was read: both are there, or neither.
+Each transaction has the copies and the offsets up to which the source was read: both are committed, or neither is.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Crash(Exception):
 
 
 class Copied(NamedTuple):
-    """transactions: those that were committed. written: copies, also those that were aborted. visible: what
-    a read_committed consumer sees of them.
+    """transactions: how many were committed. written: how many copies, including aborted ones. visible: how many copies
+    a read_committed consumer sees.
     """
 
     transactions: int
@@ -41,7 +41,7 @@ def target_of(dataset: Dataset) -> str:
 
 
 def copy(bootstrap: str, dataset: Dataset, count: int, bars: Bars) -> Copied:
-    """Copies the records that the worker has to copy, among ``count`` ones. Raises KafkaError."""
+    """Copies the chosen ones among ``count`` records. Raises KafkaError."""
     began = time.perf_counter()
     worker = Worker(dataset, max(1, count // TRANSACTIONS))
     while worker.read < count:
@@ -55,7 +55,7 @@ def copy(bootstrap: str, dataset: Dataset, count: int, bars: Bars) -> Copied:
 
 
 class Worker:
-    """Reads, copies, commits; it may be started again where it failed."""
+    """Reads, copies and commits. After a failure, ``work`` may be called again, and continues where it failed."""
 
     def __init__(self, dataset: Dataset, step: int) -> None:
         self.dataset = dataset

@@ -41,7 +41,7 @@ class Dataset(Protocol):
         """Yields each record once. Raises Failure for unreadable data."""
 
     def is_copied(self, value: bytes) -> bool:
-        """Says whether the worker copies the record, which it decides by the record alone."""
+        """Says whether the worker copies the record. This depends only on the record."""
 
     def tally(self) -> Tally:
         """Makes a new tally."""

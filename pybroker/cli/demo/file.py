@@ -1,8 +1,9 @@
-"""A file of the user's as a data set; it is read as it is sent.
+"""A user's file as a data set. It is read while its records are sent.
 
     .csv                a record per row: JSON by the names of the header
     .jsonl  .ndjson     a record per line, which must be JSON
-    anything else, -    a record per line, as it is
+
+    anything else, -    a record per line, unchanged
 
 ``.gz`` and ``.xz`` behind the name are understood.
 """
@@ -29,12 +30,12 @@ from pybroker.cli.demo.dataset import Item
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 JSON_LINES = (".jsonl", ".ndjson")
 SAMPLE = 100
-"""The worker copies one record of so many."""
+"""The worker copies one in so many records."""
 MAX_TOPIC_LENGTH = 200
 
 
 class Sizes:
-    """The tally of a file: how many bytes, and the longest record."""
+    """The result of a consumer of a file: how many bytes the records have, and the longest record."""
 
     def __init__(self) -> None:
         self.count = self.size = self.longest = 0

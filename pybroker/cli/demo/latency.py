@@ -1,4 +1,4 @@
-"""The third act: how long a record takes, to be acknowledged and from end to end."""
+"""The third part: measures how long a record takes to be acknowledged, and from end to end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyclient import Consumer, Producer, TopicPartition
 
 TOPIC = "demo-latency"
 LEAST, MOST = 100, 2000
-"""Records that are measured: a tenth of those that were streamed, within these."""
+"""The fewest and most records that are measured; between these, a tenth of the streamed records."""
 RATE = 1000
 """Records per second, from end to end."""
 SIZE = 100
@@ -41,7 +41,7 @@ def samples(records: int) -> int:
 
 
 def measure(bootstrap: str, count: int, bars: Bars) -> Latencies:
-    """Both, with records of 100 bytes and linger.ms=0. Raises KafkaError, Failure."""
+    """Measures both latencies, with records of 100 bytes and linger.ms=0. Raises KafkaError, Failure."""
     with Producer(bootstrap, linger_ms=0) as producer:
         acked = one_by_one(producer, count, bars)
         end_to_end = at_a_rate(bootstrap, producer, count, bars)
@@ -61,7 +61,7 @@ def one_by_one(producer: Producer, count: int, bars: Bars) -> list[int]:
 
 
 def at_a_rate(bootstrap: str, producer: Producer, count: int, bars: Bars) -> list[int]:
-    """Nanoseconds from send to poll, with a record every millisecond."""
+    """Sends a record every millisecond. Returns the nanoseconds from each send to the poll that returned the record."""
     found: list[int] = []
     with Consumer(bootstrap, auto_offset_reset="latest") as consumer:
         place = TopicPartition(TOPIC, 0)

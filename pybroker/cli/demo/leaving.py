@@ -1,8 +1,8 @@
-"""Ctrl-C, at any moment: the demo ends at once, and nothing is left.
+"""Lets Ctrl-C end the demo at any moment, at once, without leaving files or processes.
 
-Clients that wait for a broker, threads and progress bars would each need time to close cleanly. There is nothing to
-save: the broker is killed, its folder is removed, and the process exits with 130 or 143, as every verb does
-(``cli.ending``).
+Clients that wait for a broker, threads and progress bars would each need time to close cleanly. But the demo has
+nothing to save. So the broker is killed, its folder is removed, and the process exits with 130 or 143, as every verb
+does (``cli.ending``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 class Leaving:
-    """Ends the demo on a signal, and ``broker`` too, once there is one."""
+    """Ends the demo on a signal. If ``broker`` is set, ends it too."""
 
     def __init__(self) -> None:
         self.broker: EmbeddedBroker | None = None

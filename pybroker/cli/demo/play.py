@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def play(file: str | None, key: str | None, limit: int, keep: bool, output: str, leaving: Leaving) -> None:
-    """Plays it and shows the report. Raises Failure, also where a record was lost or doubled; KafkaError."""
+    """Runs the demo and shows the report. Raises KafkaError, and Failure, also if a record was lost or doubled."""
     logging.getLogger("pyclient").addHandler(logging.NullHandler())
     dataset: Dataset = Flights() if file is None else File(file, key)
     stage = Stage()
@@ -53,7 +53,7 @@ def play(file: str | None, key: str | None, limit: int, keep: bool, output: str,
 
 
 def acts(bootstrap: str, dataset: Dataset, limit: int, stage: Stage, started_s: float) -> Report:
-    """Streaming, copying, latency."""
+    """Streams, copies and measures latency; returns the report."""
     topics = {dataset.topic: PARTITIONS, copying.target_of(dataset): 1, speed.TOPIC: PARTITIONS, latency.TOPIC: 1}
     with Admin(bootstrap) as admin:
         admin.create_topics([NewTopic(name, count) for name, count in topics.items()])

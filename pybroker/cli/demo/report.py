@@ -82,7 +82,7 @@ def _rate(count: int, seconds: float) -> str:
 
 
 def next_steps(dataset: Dataset, bootstrap: str | None) -> str:
-    """Commands to type next: for the broker that stays, or how to have one."""
+    """Returns commands to type next: for the broker if it stays, otherwise to start one."""
     if bootstrap is None:
         return "\nNext: `pybroker demo --keep` lets the broker run for a look inside, `pybroker` starts one that stays."
     commands = (

@@ -12,12 +12,12 @@ TOPIC = "demo-again"
 POLL_S = 1.0
 POLL_RECORDS = 10_000
 KEPT_BYTES = 32 << 20
-"""The number of bytes of values that are sent again."""
+"""How many bytes of values are kept, to be sent again."""
 RESULT_S = 60.0
 
 
 class Speed(NamedTuple):
-    """Records and seconds: reading all by one consumer, and sending a part of it again with ``send_many``."""
+    """Records and seconds, for one consumer that reads all, and for sending a part again with ``send_many``."""
 
     read: int
     read_s: float
@@ -38,7 +38,7 @@ def race(bootstrap: str, topic: str, bars: Bars) -> Speed:
 
 
 def read_all(bootstrap: str, topic: str, bars: Bars) -> tuple[int, list[bytes]]:
-    """Reads the topic; returns its number of records, and the values of the first."""
+    """Reads the topic; returns its number of records, and the values of the first records."""
     count, size, kept = 0, 0, []
     with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
         places = [TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 EVERY_S = 0.1
-"""A bar moves so often."""
+"""The time between two updates of a bar."""
 
 
 class Bars:
@@ -26,7 +26,7 @@ class Bars:
 
 
 class LiveBars(Bars):
-    """Drawn by rich, at most every ``EVERY_S``."""
+    """Bars that rich draws, at most every ``EVERY_S``."""
 
     def __init__(self, progress: Any, names: tuple[str, ...], total: int | None) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Stage:
         self.is_live = sys.stderr.isatty()
 
     def say(self, line: str) -> None:
-        """Prints a line on stderr; within a step it stands above the bars."""
+        """Prints a line on stderr; during a step, it is above the bars."""
         print(line, file=sys.stderr, flush=True)
 
     @contextmanager

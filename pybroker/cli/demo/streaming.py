@@ -1,4 +1,4 @@
-"""The first act: a producer streams the data set, a group of two consumers reads it at the same time."""
+"""The first part: a producer streams the data set, and a group of two consumers reads it at the same time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MEMBERS = 2
 POLL_S = 0.1
 POLL_RECORDS = 5000
 PATIENCE_S = 60.0
-"""If there is no news for so many seconds, something is wrong."""
+"""If nothing changes for so many seconds, something is wrong, and the demo fails."""
 LOOK_EVERY = 1000
 
 
 class Streamed(NamedTuple):
-    """Times in seconds from the first send, to the last acknowledgement and to the last record read."""
+    """Times in seconds from the first send: to the last acknowledgement, and to the last record that was read."""
 
     records: int
     size: int
@@ -37,7 +37,7 @@ class Streamed(NamedTuple):
 
 
 class Member(threading.Thread):
-    """A consumer of the group, on a thread of its own."""
+    """A consumer of the group, on a separate thread."""
 
     def __init__(self, bootstrap: str, topic: str, tally: Tally) -> None:
         super().__init__(name="demo-member", daemon=True)
@@ -51,7 +51,7 @@ class Member(threading.Thread):
     def run(self) -> None:
         try:
             self._read(*self._where)
-        except BaseException as error:  # it is raised where it is waited for
+        except BaseException as error:  # ``_wait`` raises it
             self.error = error
 
     def _read(self, bootstrap: str, topic: str) -> None:
@@ -71,7 +71,7 @@ class Member(threading.Thread):
 
 @contextmanager
 def group(bootstrap: str, dataset: Dataset, partitions: int) -> Iterator[list[Member]]:
-    """Members that share the topic's partitions; they are gone at the end."""
+    """Yields members that share the topic's partitions; stops them at the end."""
     members = [Member(bootstrap, dataset.topic, dataset.tally()) for _ in range(MEMBERS)]
     for member in members:
         member.start()

@@ -1,5 +1,5 @@
-"""The cluster behind the bootstrap addresses: who answers, what it advertises, how it is; and with ``write`` a record
-there and back, with the difference of the clocks.
+"""Examines the cluster behind the bootstrap addresses: which brokers answer, what they advertise, and their state. With
+``write``, it also sends a record and reads it back, and compares the clocks.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def examine(cluster: Cluster, timeout: float, write: bool) -> Iterator[Finding]:
 
 
 def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription | Finding:
-    """Asks an address for its cluster; returns a finding if it answers otherwise."""
+    """Asks the broker at an address for its cluster; returns a finding if the answer is not a broker's."""
     is_plain = secured.is_plain(cluster.settings)
     try:
         return asking.brokers(way.host, way.port, timeout) if is_plain else identity_by_client(cluster, way, timeout)
@@ -67,7 +67,7 @@ def identity(cluster: Cluster, way: Reach, timeout: float) -> ClusterDescription
 
 
 def foreign(cluster: Cluster, way: Reach, timeout: float, error: str) -> Finding:
-    """Says why an address is no broker for this client: what it lacks, or the client."""
+    """Returns a finding that says why this client finds no broker at an address, and which side is wrong."""
     is_plain, asked = secured.is_plain(cluster.settings), (way.host, way.port, timeout)
     is_tls = asking.speaks_tls(*asked) if is_plain else secured.is_by_tls(cluster.settings)
     mechanisms = [] if secured.is_by_sasl(cluster.settings) else asking.mechanisms(*asked, is_tls)
@@ -141,7 +141,7 @@ def log_dirs(cluster: Cluster) -> list[Path]:
 
 
 def there_and_back(cluster: Cluster) -> Iterator[Finding]:
-    """Sends a record through a topic of its own, which the broker dates."""
+    """Sends a record through a temporary topic, where the broker sets the timestamp, and reads it back."""
     topic = f"doctor-{secrets.token_hex(4)}"
     try:
         with cluster.admin() as admin:
@@ -156,7 +156,7 @@ def there_and_back(cluster: Cluster) -> Iterator[Finding]:
 
 
 def told(error: Exception) -> str:
-    """Returns the text of an error, without the command that the advice repeats."""
+    """Returns the text of an error, without the command that is also in the advice."""
     return str(error).partition(", which an administrator grants")[0]
 
 

@@ -1,4 +1,4 @@
-"""This machine: versions, clock, open files, the disk of a data folder."""
+"""Examines this machine: versions, clock, open files, the disk of a data folder."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ DEFAULT_FOLDER = "default data folder"
 
 
 def examine() -> Iterator[Finding]:
-    """Examines what clients need too."""
+    """Examines what both clients and brokers need."""
     yield versions()
     yield clock(synchronized(), time.time())
 
 
 def of_a_broker(folders: Iterable[Path], kind: str) -> Iterator[Finding]:
-    """Examines what a broker needs here. ``folders`` may be missing yet; ``kind`` is what they are."""
+    """Examines what a broker needs here. ``folders`` need not exist yet; ``kind`` says what they are."""
     yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     for folder in folders:
         yield from disk(folder, kind)
 
 
 def running(folders: Iterable[Path]) -> Iterator[Finding]:
-    """Reports that no broker runs on these folders. The first is a data folder."""
+    """Reports if no broker runs on these folders. The first one is a data folder."""
     looked = list(folders)
     if not any(map(is_held, looked)):
         text = f"no broker runs on {looked[0]}: the following is what a start would find"
@@ -52,7 +52,7 @@ def running(folders: Iterable[Path]) -> Iterator[Finding]:
 
 
 def is_held(folder: Path) -> bool:
-    """Says whether a broker holds the folder, or may hold it because it is another user's."""
+    """Says whether a broker uses the folder, or may use it because the folder is another user's."""
     try:
         return is_running(pid_in(folder / LOCK))
     except PermissionError:
@@ -128,7 +128,7 @@ def disk(folder: Path, kind: str = DATA_FOLDER) -> Iterator[Finding]:
 
 
 def mounts() -> dict[str, str]:
-    """Kinds of file systems by mount point; empty if the system does not say."""
+    """Returns the types of file systems by mount point; none if the operating system does not tell."""
     try:
         rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     except OSError:

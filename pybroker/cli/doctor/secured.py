@@ -1,4 +1,5 @@
-"""TLS with an address, as the client's settings have it: does the handshake go through, and how long will it?"""
+"""Tests TLS with an address by the client's settings: whether the handshake succeeds, and when it will begin to fail.
+"""
 
 from __future__ import annotations
 
@@ -86,5 +87,5 @@ def agreed(what: str, tls: ssl.SSLSocket, now: float) -> Finding:
 
 
 def worded(advice: str) -> str:
-    """Returns an advice for a finding, without the mark that joins it to an error."""
+    """Returns advice in the form for a finding, without the mark that joins it to an error."""
     return advice.removeprefix("; ")

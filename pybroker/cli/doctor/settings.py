@@ -1,4 +1,4 @@
-"""The settings that a broker would start with: a .properties file and the environment."""
+"""Examines the settings with which a broker would start: a .properties file and the environment."""
 
 from __future__ import annotations
 

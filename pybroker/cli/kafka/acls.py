@@ -139,7 +139,7 @@ def cluster_pattern() -> ResourcePatternFilter:
 
 
 def principals(given: Iterable[str], option: str) -> list[str]:
-    """Raises UsageError for one without a type."""
+    """Returns the principals. Raises UsageError for one without a type."""
     found = [each.strip() for each in given]
     for each in found:
         kind, mark, name = each.partition(":")
@@ -226,7 +226,7 @@ def agreed(question: str) -> bool:
 
 
 def listed(admin: Admin, resources: list[ResourcePatternFilter], principals: Iterable[str]) -> int:
-    """Shows the ACLs of these resources, or all; of each principal, if some are named."""
+    """Shows the ACLs of these resources, or all. If principals are named, shows only theirs, one after the other."""
     from pyclient.admin import AclBindingFilter
 
     filters = [AclBindingFilter(each) for each in resources] or [AclBindingFilter()]

@@ -101,7 +101,7 @@ def configs(
 
 
 def chosen(types: tuple[str, ...], names: tuple[str, ...], short: Mapping[str, Any]) -> list[Entity]:
-    """Returns the one entity, or type of entities; a user may come with a client id. Raises UsageError."""
+    """Returns the named entity or type of entities; for a user with a client id, returns both. Raises UsageError."""
     if len(names) > len(types):
         raise click.UsageError("More entity names specified than entity types")
     found = [Entity(kind, names[at] if at < len(names) else None) for at, kind in enumerate(types)]
@@ -217,7 +217,7 @@ def java(value: str | None) -> str:
 
 
 def source(number: int) -> str:
-    """Kafka's name of where a value comes from."""
+    """Returns Kafka's name of a value's source."""
     from pyclient.admin.types import ConfigSource
 
     try:

@@ -100,7 +100,7 @@ def consumer_groups(
 
 
 def listed(admin: Admin, state: str | None, kind: str | None) -> str:
-    """Names, or a table with states and types if one of them was requested."""
+    """Returns names of groups, or a table with states and types if one of these was requested."""
     if state is None and kind is None:
         return "".join(f"{each.group_id}\n" for each in admin.list_consumer_groups())
     states, kinds = ([word.strip() for word in (text or "").split(",") if word.strip()] for text in (state, kind))
@@ -145,7 +145,8 @@ def delete(admin: Admin, groups: tuple[str, ...] | list[str]) -> int:
 def planned(
     admin: Admin, group: str, topics: tuple[str, ...], where_to: Spot | int | Plan
 ) -> dict[TopicPartition, int]:
-    """Plans the new offsets of a group, which must have no members. ``topics`` empty: all committed."""
+    """Plans the new offsets of a group, which must have no members. If ``topics`` is empty, plans all committed ones.
+    """
     refuse_members(admin, group)
     if isinstance(where_to, dict):
         return where_to.get(group, where_to.get(None, {}))

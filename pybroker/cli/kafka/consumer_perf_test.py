@@ -77,7 +77,7 @@ def consumer_perf_test(
 
 
 def line(begun: float, ended: float, megabytes: float, records: int, waited_s: float, fetched_s: float) -> str:
-    """Formats a line as Kafka does. The first record ends the time that counts as the rebalance."""
+    """Formats a line as Kafka does. The time before the first record counts as the rebalance."""
     whole = max(ended - begun, 1e-9)
     fetch = max(fetched_s, 1e-9)
     return (

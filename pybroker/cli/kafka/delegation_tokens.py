@@ -67,7 +67,7 @@ def delegation_tokens(
 
 
 def create(cluster: Cluster, owners: list[str], renewers: list[str], period: int | None) -> int:
-    """Raises UsageError without a period, and for several owners."""
+    """Creates a token. Raises UsageError without a period, and for several owners."""
     if period is None:
         raise click.UsageError("--create: --max-life-time-period is missing; -1 means the broker's maximum")
     if len(owners) > 1:

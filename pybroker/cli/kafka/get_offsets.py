@@ -52,7 +52,7 @@ def get_offsets(
 
 
 def spec_of(text: str) -> int:
-    """Kafka's number of a place, or ms. Raises UsageError."""
+    """Returns Kafka's number for a place, or a time in ms. Raises UsageError."""
     from pyclient.admin import OffsetSpec
 
     try:

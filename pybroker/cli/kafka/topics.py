@@ -41,7 +41,7 @@ class Asked(NamedTuple):
 
     @property
     def shows_topics(self) -> bool:
-        """Whether --describe shows lines of topics, not only partitions in trouble."""
+        """True if --describe shows lines of topics, not only partitions with problems."""
         return not self.reports
 
 
@@ -128,7 +128,7 @@ def assigned(text: str) -> dict[int, list[int]]:
 
 
 def matcher(topic: str | None) -> re.Pattern[str]:
-    """Compiles a pattern for --topic, which is an expression, or several separated by commas."""
+    """Compiles the value of --topic: a regular expression, or several separated by commas."""
     with misuse(f"--topic {topic}"):
         try:
             return re.compile((".*" if topic is None else topic).replace(",", "|"))
@@ -165,7 +165,7 @@ def create(admin: Admin, asked: Asked) -> int:
 
 
 def alter(admin: Admin, names: list[str], asked: Asked) -> int:
-    """Adds partitions. Of an assignment, the rows of existing partitions are ignored."""
+    """Adds partitions. If an assignment is given, ignores its rows for existing partitions."""
     count = asked.partitions or 1
     placed = None
     if asked.replica_assignment:

@@ -1,4 +1,4 @@
-"""``pybroker log``: dump, verify the files of a log, strays, without a broker; dirs asks one."""
+"""``pybroker log``: dump, verify and strays read the files of logs without a broker; dirs asks brokers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def contents(values: bool, decode: str | None) -> Contents | None:
 
 
 def files_of(paths: Iterable[str]) -> Iterator[str]:
-    """Yields the files; a folder gives every .log file in it and below."""
+    """Yields the files; for a folder, yields every .log file in it and below."""
     from pybroker.log.inspection import is_log, partitions
 
     for path in paths:

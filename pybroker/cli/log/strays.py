@@ -95,7 +95,8 @@ def strays_in(log_dirs: Iterable[str]) -> list[Found]:
 
 
 def not_yet_strays(log_dirs: Iterable[str], strays: Collection[Found]) -> list[Found]:
-    """Logs of the topics that ``strays`` are of, by id, whose brokers stopped before they heard that it is lost."""
+    """Returns logs of the topics of ``strays``, by id, that are not strays yet, because their brokers stopped earlier.
+    """
     from pybroker.log.dirs.folders import parse_folder
     from pybroker.log.files import partition_metadata
     from pybroker.log.files.checkpoints import Checkpointed

@@ -1,7 +1,7 @@
 """Asks one address for the brokers of its cluster, and connects to no other.
 
 A client goes from its bootstrap address to the addresses that it gets there, so its errors may be about another
-address. This module asks over its own connection.
+address. This module asks over its own connection, and goes nowhere else.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pyclient.admin.types import ClusterDescription
 
 VERSION = 5
-"""The version of Metadata that is asked: every broker since Kafka 1.0 knows it."""
+"""The version of the Metadata request. Every broker since Kafka 1.0 knows it."""
 MOST = 100 << 20
-"""Bytes of an answer."""
+"""How many bytes an answer may have."""
 ANSWER_ID = 1
 HANDSHAKE_VERSION = 1
 NO_MECHANISM = "?"
-"""The answer to a mechanism that there is not names those that there are."""
+"""The name of a mechanism that does not exist: the answer to it lists the existing ones."""
 MOST_NAMED = 10
 
 
@@ -32,14 +32,14 @@ def brokers(host: str, port: int, timeout: float) -> ClusterDescription:
     """Returns the cluster as the broker at ``host:port`` describes it. ``timeout``: seconds for each step.
 
     Raises:
-        OSError: the way there is closed.
+        OSError: the address cannot be reached.
         Foreign: the answer is not Kafka's, or there is none.
     """
     from pyclient.protocol import Metadata
 
     request = Metadata.Request(topics=[], allow_auto_topic_creation=False)
     frame = Metadata.encode_request(VERSION, ANSWER_ID, "pybroker-doctor", request)
-    assert isinstance(frame, bytes)  # nothing large is in it
+    assert isinstance(frame, bytes)  # the request has no large part
     with socket.create_connection((host, port), timeout) as connection:
         connection.settimeout(timeout)
         try:
@@ -81,7 +81,7 @@ def mechanisms(host: str, port: int, timeout: float, is_tls: bool) -> list[str]:
             connection.sendall(frame)
             there = answer(connection)
             found = SaslHandshake.decode_response(HANDSHAKE_VERSION, memoryview(there), 4, len(there))
-    except Exception:  # whatever bytes that are not Kafka's may look like
+    except Exception:  # bytes that are not Kafka's may raise any error
         return []
     is_told = found.error_code == errors.UnsupportedSaslMechanism.code
     return [told(each) for each in found.mechanisms[:MOST_NAMED]] if is_told else []
@@ -99,7 +99,7 @@ def answer(connection: socket.socket) -> bytes:
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """Raises Foreign where the connection ends before."""
+    """Reads ``size`` bytes. Raises Foreign if the connection ends before."""
     found = b""
     while len(found) < size:
         part = connection.recv(size - len(found))
@@ -116,7 +116,7 @@ def parsed(frame: bytes) -> ClusterDescription:
 
     try:
         found = Metadata.decode_response(VERSION, memoryview(frame), 4, len(frame))
-    except Exception as error:  # whatever bytes that are not Kafka's may look like
+    except Exception as error:  # bytes that are not Kafka's may raise any error
         raise Foreign(f"it does not answer as Kafka does: {error}") from None
     rows = sorted(BrokerDescription(row.node_id, row.host, row.port, row.rack, False) for row in found.brokers)
     return ClusterDescription(found.cluster_id, found.controller_id, tuple(rows))

@@ -1,4 +1,4 @@
-"""Whether the way to a broker is open: name, port, protocol; and whether the addresses that brokers give to their
+"""Checks whether a broker can be reached (name, port, protocol), and whether the addresses that brokers give to their
 clients lead to them.
 
 A client asks the address that it was given (bootstrap) where the brokers are, and from then on goes to the addresses
@@ -22,7 +22,8 @@ SLOW_S = 0.5
 
 
 class Reach(NamedTuple):
-    """The way to ``host:port``. ``phase``: resolve, connect, or empty if it is open; ``error`` says why not."""
+    """An attempt to reach ``host:port``. ``phase`` is where it failed (resolve, connect), "" if it succeeded; ``error``
+    says why it failed."""
 
     host: str
     port: int
@@ -79,8 +80,8 @@ def bootstrap(found: Reach) -> Finding:
 
 
 def foreign(host: str, port: int, error: str, is_tls: bool, mechanisms: Collection[str] = ()) -> Finding:
-    """Reports a server that does not answer as Kafka does. ``is_tls``: it speaks TLS; ``mechanisms``: its SASL
-    mechanisms.
+    """Reports a server that does not answer as Kafka does. ``is_tls`` is True if it speaks TLS; ``mechanisms`` are its
+    SASL mechanisms.
     """
     what = f"bootstrap {host}:{port}"
     found, protocol, settings = [], "PLAINTEXT", []
@@ -98,8 +99,8 @@ def foreign(host: str, port: int, error: str, is_tls: bool, mechanisms: Collecti
 
 
 def advertised(broker: int, found: Reach, came_by: Reach, others: Collection[Reach] = ()) -> Finding:
-    """Reports on the address that broker ``broker`` gives to clients. ``came_by``: the bootstrap address that works;
-    ``others``: the addresses of all brokers.
+    """Reports on the address that broker ``broker`` gives to clients. ``came_by`` is the bootstrap address that works;
+    ``others`` are the addresses of all brokers.
     """
     what = f"broker {broker} advertises {found.name}"
     if found.is_open:
@@ -114,15 +115,15 @@ def advertised(broker: int, found: Reach, came_by: Reach, others: Collection[Rea
 
 
 def is_down(found: Reach, others: Collection[Reach]) -> bool:
-    """Returns True if the address seems right and the broker down: another broker can be reached on that machine by its
-    advertised address.
+    """Returns True if the address seems right but the broker is down: another broker on the same machine can be reached
+    at its advertised address.
     """
     reached = {address for each in others if each.is_open for address in each.addresses}
     return found.phase == "connect" and not reached.isdisjoint(found.addresses)
 
 
 def explanation(found: Reach, came_by: Reach) -> str:
-    """Why clients fail though the bootstrap address works."""
+    """Returns a text that says why clients fail although the bootstrap address works."""
     if found.host in ANYWHERE:
         why = "no client can connect to such an address"
     elif found.host in LOOPBACK:

@@ -24,9 +24,9 @@ AUTO_CREATE = "auto.create.topics.enable"
 
 
 def with_room(cluster: Cluster, topic: str, records: Iterable[Given], files: Iterable[IO[bytes]]) -> Iterator[Given]:
-    """Yields the records if ``topic`` has the partitions that they name. A missing topic is created with as many, if
-    brokers create topics. ``files``: where the records are read. Raises Failure before it yields a record that names a
-    partition.
+    """Yields the records if ``topic`` has the partitions that they name. A missing topic is created with enough
+    partitions, if brokers create topics. The records are read from ``files``. Raises Failure before it yields a record
+    that names a partition.
     """
     count = None
     for number, record in enumerate(records):
@@ -73,14 +73,14 @@ def named_in(files: list[IO[bytes]]) -> int | None:
             try:
                 partition = given(line).partition if line.strip() else None
             except ValueError:
-                continue  # it is reported with its number when its turn comes
+                continue  # an invalid line is reported, with its number, when it is its turn to be sent
             most = max(most, 0 if partition is None else partition + 1)
         file.seek(here)
     return most
 
 
 def created(admin: Admin, topic: str, partitions: int) -> int:
-    """Creates a topic that sending to it would create, but with as many partitions. Raises Failure."""
+    """Creates the topic with enough partitions, if sending to it would create it anyway. Raises Failure."""
     if not creates_topics(admin):
         make = f"`pybroker topic create {topic} -p {partitions}` makes it"
         raise Failure(f"topic {topic} does not exist, and this cluster does not create topics on first use: {make}")

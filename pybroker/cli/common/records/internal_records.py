@@ -4,7 +4,7 @@
                           {"version": 4, "data": {"offset": 7, …}}
     __transaction_state   {"type": 0, "data": {"transactionalId": "t"}}, {"version": 1, "data": {…}}
 
-The first int16 of a key is the type of its record, that of a value its version.
+The first int16 of a key is the type of the record, and the first int16 of a value is the value's version.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Decoded(NamedTuple):
 
 
 def decode(types: dict[int, str], key: bytes | None, value: bytes | None) -> Decoded | None:
-    """None for a record of a type that is not known. Raises DecodeError."""
+    """Decodes a record; returns None for an unknown type. Raises DecodeError."""
     kind = -1 if key is None else int.from_bytes(key[:2], "big", signed=True)
     name = types.get(kind)
     if key is None or name is None:
@@ -85,7 +85,7 @@ def struct(fields: list[Field], message: Any, version: int, structs: dict[str, l
 
 
 def is_empty(value: Any) -> bool:
-    """Says whether a tagged field is not sent: null, empty, all zero."""
+    """Says whether the value of a tagged field is null, empty or all zero, so that the field is not sent."""
     return not value or (isinstance(value, bytes) and not any(value))
 
 

@@ -1,4 +1,4 @@
-"""A record as a JSON document, for ``consume -o jsonl`` and ``produce --input jsonl``, which reads it again.
+"""A record as a JSON document. ``consume -o jsonl`` writes such documents, ``produce --input jsonl`` reads them.
 
     {"topic", "partition", "offset", "timestamp" (ms), "key", "value", "headers": [[name, value], …]}
 
@@ -34,7 +34,7 @@ class Given(NamedTuple):
     partition: int | None = None
     timestamp: int | None = None
     source: str | None = None
-    """The topic that a document names: where it comes from."""
+    """The topic from which the record comes, if the document names it."""
 
 
 def document(record: Record) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def shown(data: bytes | None) -> Any:
 
 
 def given(line: bytes) -> Given:
-    """Returns the record of a line; sends as JSON what is neither text nor null nor base64. Raises ValueError."""
+    """Returns the record of a line. A value that is not text, null or base64 is sent as JSON. Raises ValueError."""
     try:
         return record_of(json.loads(line))
     except json.JSONDecodeError as error:
@@ -85,7 +85,7 @@ def record_of(row: Any) -> Given:
 
 
 def source_of(row: dict[str, Any]) -> str | None:
-    """Returns the topic that the row names; None if that is no topic's name."""
+    """Returns the topic that the row names; None if it is not a valid topic name."""
     name = row.get("topic")
     return name if isinstance(name, str) and SOURCE.fullmatch(name) else None
 
@@ -113,7 +113,7 @@ def taken(value: Any) -> bytes | None:
 
 
 def utf8(text: str) -> bytes:
-    """Raises ValueError for half a character: ``"\\ud800"``."""
+    """Encodes a text in UTF-8. Raises ValueError for half a character: ``"\\ud800"``."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -121,7 +121,7 @@ def utf8(text: str) -> bytes:
 
 
 def number(row: dict[str, Any], name: str, least: int, most: int) -> int | None:
-    """Raises ValueError for a value that is not a number from ``least`` to ``most``."""
+    """Returns a number of the row, None if missing. Raises ValueError unless it is from ``least`` to ``most``."""
     value = row.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and least <= value <= most):
         return value

@@ -1,10 +1,10 @@
-"""``-f``: how a record is written, in kcat's language.
+"""``-f``: the format in which a record is written, in kcat's language.
 
     %t topic   %p partition   %o offset   %T timestamp (ms)   %h headers (name=value,…)
-    %k key     %K its length, -1 for none   %s value   %S its length   %R that as 4 bytes, big-endian
+    %k key     %K its length, -1 for none   %s value   %S its length   %R value's length as 4 bytes, big-endian
     %% a percent sign   \\n \\r \\t \\\\ \\x41   a control character, a byte
 
-A key or value that is None is empty, or what ``-Z`` says.
+A key or value that is None is written as nothing, or as the text of ``-Z``.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 class Shown(NamedTuple):
-    """How much to show. ``contents``: key and value of a record as text, None for null."""
+    """How much to show. ``contents`` returns key and value of a record as text, None for null."""
 
     deep: bool = False
     contents: Contents | None = None
@@ -40,7 +40,7 @@ class Shown(NamedTuple):
 
 
 def texts(record: Record) -> tuple[str | None, str | None]:
-    """Key and value as UTF-8, as Kafka's StringDecoder."""
+    """Returns key and value as UTF-8, like Kafka's StringDecoder."""
     key, value = record.key, record.value
     return (
         None if key is None else key.decode(errors="replace"),

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 USERS, CLIENTS, IPS = "users", "clients", "ips"
 TYPES: Final = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
-"""Kafka's names of types in requests, by those of its script."""
+"""Kafka's names of types in requests, by the names in its script."""
 NOUNS: Final = {"user": "user-principal"}
-"""How the script shows a type, if that is another name."""
+"""The name by which the script shows a type, if it differs."""
 RATES: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 KEYS: Final = {USERS: RATES, CLIENTS: RATES, IPS: ("connection_creation_rate",)}
 PLAIN_FROM, PLAIN_BELOW = 1e-3, 1e7
-"""Between these, Java shows a number without an exponent."""
+"""The range of numbers that Java shows without an exponent."""
 
 Place = tuple[str, str | None]
 """An entity's type and name: an empty name for the default entity, None for all of the type."""
@@ -103,7 +103,7 @@ def alteration(places: Sequence[Place], ops: Sequence[AlterConfigOp]) -> Callabl
 
 
 def alter(admin: Admin, places: Sequence[Place], quotas: Mapping[str, float | None]) -> int:
-    """Sets and removes quotas. Raises Failure for one to remove that is not there."""
+    """Sets and removes quotas. Raises Failure if a quota to remove does not exist."""
     who = entity(dict(places))
     removed = [key for key, value in quotas.items() if value is None]
     there = found(admin, places).get(who, {}) if removed else {}

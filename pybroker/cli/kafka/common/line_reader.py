@@ -1,4 +1,4 @@
-"""How kafka-console-producer makes a record of a line: kafka.tools' LineMessageReader and its properties.
+"""Makes records of lines as kafka-console-producer does: kafka.tools' LineMessageReader and its properties.
 
     parse.key=false  key.separator=\\t       key<TAB>value
     parse.headers=false  headers.delimiter=\\t  headers.separator=,  headers.key.separator=:

@@ -1,12 +1,14 @@
-"""How kafka-console-consumer writes a record: Kafka's formatters and their properties.
+"""Writes records as kafka-console-consumer does: Kafka's formatters and their properties.
 
     print.timestamp  print.partition  print.offset  print.epoch  print.headers  print.key   false
     print.value                                                                             true
     key.separator=\\t  line.separator=\\n  headers.separator=,  null.literal=null
     key.deserializer  value.deserializer  headers.deserializer: Kafka's classes for simple types
 
-``LoggingMessageFormatter`` and ``NoOpMessageFormatter`` are there as well, and those for Kafka's own topics: a JSON
-document per record, ``OffsetsMessageFormatter``, ``GroupMetadataMessageFormatter``, ``TransactionLogMessageFormatter``.
+
+``LoggingMessageFormatter`` and ``NoOpMessageFormatter`` exist as well. ``OffsetsMessageFormatter``,
+``GroupMetadataMessageFormatter`` and ``TransactionLogMessageFormatter`` write a JSON document per record of Kafka's own
+topics.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ TIME_TYPES = {0: b"CreateTime:", 1: b"LogAppendTime:"}
 
 
 def number_of(format: str) -> Read:
-    """Reads a number of Java's and writes it as Java does."""
+    """Returns a function that reads a number in Java's binary form and writes it as Java does."""
     packed = struct.Struct(format)
 
     def read(data: bytes) -> bytes:
@@ -81,7 +83,7 @@ def formatter(name: str | None, known: Mapping[str, str]) -> Write:
 
 
 def internal(types: dict[int, str], wanted: Container[int]) -> Write:
-    """Writes records of these types, leaves out others."""
+    """Returns a function that writes records of these types, and leaves out others."""
     from pybroker.cli.common.records.internal_records import decode
 
     def write(record: Record) -> bytes:
@@ -107,7 +109,7 @@ def deserializer(known: Mapping[str, str], part: str) -> Read:
 
 
 def default(known: Mapping[str, str]) -> Write:
-    """Kafka's DefaultMessageFormatter."""
+    """Returns Kafka's DefaultMessageFormatter with these properties."""
     between, end = known.get("key.separator", "\t").encode(), known.get("line.separator", "\n").encode()
     parts = [part for name, part in columns(known).items() if is_true(known, f"print.{name}", name == "value")]
     if not parts:

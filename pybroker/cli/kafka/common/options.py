@@ -45,7 +45,7 @@ def on_kafka(
 
 
 def is_true(known: Mapping[str, str], name: str, default: bool = False) -> bool:
-    """Reads a property that is true or false."""
+    """Returns the value of a property that is true or false."""
     return known.get(name, str(default)).strip().lower() == "true"
 
 

@@ -64,7 +64,7 @@ def alter(admin: Admin, user: str, wanted: list[Alteration]) -> int:
 
 
 def describe(admin: Admin, user: str | None) -> int:
-    """Shows the mechanisms of a user, or of all; of one whom there is not, nothing, as Kafka's script does."""
+    """Shows the mechanisms of a user, or of all users. Like Kafka's script, shows nothing for an unknown user."""
     found = admin.describe_user_scram_credentials(None if user is None else [user], check=False)
     for name, infos in found.items():
         told = ", ".join(f"{each.mechanism.label}=iterations={each.iterations}" for each in infos)

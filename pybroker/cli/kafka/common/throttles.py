@@ -1,4 +1,4 @@
-"""The throttle of a reassignment: which replicas it concerns, and where it is set and lifted (KIP-73).
+"""Sets and lifts the throttle of a reassignment, for the replicas that take part in it (KIP-73).
 
 The rate is a setting of each broker that takes part. A setting of the topic lists the throttled replicas. Sources of a
 copy are throttled as leaders, new replicas as followers.
@@ -24,7 +24,7 @@ WARNING: Final = (
 
 
 class Move(NamedTuple):
-    """Where a partition's replicas come from, and where new ones are made."""
+    """The brokers from which a partition's new replicas are copied, and the brokers that get them."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
@@ -38,8 +38,8 @@ def moves(
     adding: Mapping[TopicPartition, Collection[int]],
     wanted: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Move]:
-    """Returns the moves of the partitions that are ``wanted`` elsewhere. ``adding``: replicas that another reassignment
-    adds now.
+    """Returns the moves of the partitions whose replicas are ``wanted`` elsewhere. ``adding`` has replicas that another
+    reassignment is adding now.
     """
     found = {}
     for tp, ids in wanted.items():
@@ -79,8 +79,8 @@ def throttle(admin: Admin, planned: Moves, rate: int) -> None:
 
 
 def lift(admin: Admin, topics: Iterable[str], replicas: Iterable[int]) -> None:
-    """Lifts what ``throttle`` may have set, for these topics and at every live broker. Reports which of ``replicas``
-    are on absent brokers, because a broker keeps its settings while it is away. Raises KafkaError.
+    """Removes the settings that ``throttle`` may have made, for these topics and at every live broker. Reports which of
+    ``replicas`` are on absent brokers, because a broker keeps its settings while it is away. Raises KafkaError.
     """
     brokers = sorted(each.id for each in admin.describe_cluster().brokers)
     names = sorted(set(topics))
