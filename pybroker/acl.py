@@ -21,8 +21,7 @@ _BY_WORD: Final = {name.replace("_", ""): name for name in OPERATIONS}
 
 
 class Acl:
-    """An ACL: what a user may do or, with ``deny``, may not do: ``Acl("User:alice", "READ", "WRITE",
-    topic="flights")``.
+    """What a user may do or, with ``deny``, may not do: ``Acl("User:alice", "READ", "WRITE", topic="flights")``.
 
     ``principal`` is ``User:alice``, or just ``alice``; ``User:*`` means everybody. The operations are Kafka's, written
     ``READ`` or ``DescribeConfigs``. Name exactly one resource. A topic ``*`` means every topic. With ``prefixed``, the
