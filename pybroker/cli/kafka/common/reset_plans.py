@@ -1,6 +1,7 @@
-"""The new offsets for --reset-offsets of kafka-consumer-groups: by position, by shift, from a file.
+"""Computes the new offsets for --reset-offsets of kafka-consumer-groups: by position, by shift, or from a file.
 
-A file, and what --export writes, has lines of ``topic,partition,offset``, of several groups ``group,topic,…``.
+A file has lines of ``topic,partition,offset``, or for several groups ``group,topic,partition,offset``. --export writes
+the same lines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The assignor ``range``: it divides each topic into ranges of partitions, one for each member that reads it.
 
-Members are ordered by instance id, then those without one by member id. If a topic cannot be divided evenly, the first
-members get one partition more. So members with the same topics get the same partition numbers of all topics that have
-equally many partitions. Joins need this. Static members get the same partitions when they return.
+Static members come first, ordered by instance id. The others follow, ordered by member id. If a topic cannot be divided
+evenly, the first members get one partition more. So members with the same topics get the same partition numbers of all
+topics that have equally many partitions. Joins need this. Static members get the same partitions when they return.
 """
 
 from __future__ import annotations
