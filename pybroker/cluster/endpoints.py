@@ -23,9 +23,10 @@ def addresses(
 ) -> dict[int, Address]:
     """Returns host and port by node id of every live broker that has this ``listener``.
 
-    ``advertised`` are this broker's advertised listeners by name. Without one for the listener, the client gets the
-    address that it already uses: ``local``, the local address of its connection. On a TLS listener the client gets the
-    registered name, because a certificate names hosts. If clients use Kerberos, ``advertised`` has the registered name.
+    ``advertised`` are this broker's advertised listeners by name. If it has none for the listener, this broker's
+    address is the one that the client already uses: ``local``, the local address of its connection. On a TLS listener
+    it is the registered name, because a certificate names hosts. If clients use Kerberos, ``advertised`` has the
+    registered name.
     """
     found = {}
     for broker in image.brokers.values():
