@@ -1,4 +1,4 @@
-"""A scripted broker on a thread of its own, for commands, which block."""
+"""A scripted broker on a separate thread, for commands, which block."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def serving(prepare: Callable[[ScriptedBroker], object], tls: ssl.SSLContext | N
 
 
 class Users:
-    """Iterations by user and mechanism; ``keys`` are what came of passwords."""
+    """Iterations by user and mechanism; ``keys`` has the salted passwords."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.there: dict[str, dict[int, int]] = {}

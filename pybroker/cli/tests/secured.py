@@ -1,4 +1,4 @@
-"""What a scripted broker knows of ACLs, quotas and delegation tokens."""
+"""The ACLs, quotas and delegation tokens of a scripted broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Acl = tuple[AclResourceType, str, PatternType, str, str, AclOperation, AclPermis
 
 
 class Acls:
-    """ACLs in the order of their creation; ``enabled``: whether there is an authorizer."""
+    """ACLs in the order of their creation; ``enabled`` is True if there is an authorizer."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.there: list[Acl] = []

@@ -1,4 +1,4 @@
-"""`consume a -o jsonl | produce b -i jsonl`, for any number of partitions: all of it, or a word and nothing."""
+"""`consume a -o jsonl | produce b -i jsonl`, for any number of partitions: copies all, or fails and copies nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def orders(shell: Shell) -> str:
 
 
 def copied(shell: Shell, source: str, target: str, more: str = "") -> tuple[int, str]:
-    """Types the line of `produce --help` into a shell; the exit code and stderr of the second half."""
+    """Runs the example of `produce --help` in a shell. Returns exit code and stderr of the second command."""
     command = f"{sys.executable} -P -m pybroker"
     line = f"{command} consume {source} --from-beginning --to end -o jsonl | {command} produce {target} -i jsonl {more}"
     environment = {**os.environ, "PYBROKER_BOOTSTRAP": shell.bootstrap}

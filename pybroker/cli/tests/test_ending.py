@@ -100,7 +100,7 @@ def test_a_full_disk_behind_stdout_is_reported_in_a_line(bootstrap: str, words: 
     assert run(bootstrap, "produce", "filled", "--value", "x")[0] == 0
     with FULL.open("wb") as full:
         code, _, told = run(bootstrap, *words, stdout=full)
-    line = told.removeprefix(b"Processed a total of 0 messages\n")  # as Kafka's script says whatever ends it
+    line = told.removeprefix(b"Processed a total of 0 messages\n")  # Kafka's script says this after any end
     reason = b"No space left on device: the output is incomplete: make room, or write elsewhere"
     assert (code, line) == (1, b"pybroker: stdout: " + reason + b"\n")
 

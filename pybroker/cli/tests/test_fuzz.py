@@ -22,11 +22,11 @@ pytestmark = pytest.mark.nightly
 
 NOT_CLIENTS = {"start", "demo", "kafka-server-start"}
 AWAY = {("cluster", "restart"), ("log", "strays", "adopt"), ("log", "strays", "remove")}
-"""They act on folders of running brokers, which a test has no business in."""
+"""Verbs that act on the folders of running brokers, which a test must not touch."""
 OLD = {"zookeeper"}
-"""Refused before anything else is looked at."""
+"""Options that are refused before the verb checks anything else."""
 SLOW = {"rate", "throughput", "timeout", "timeout_ms", "count", "num_records", "size", "record_size", "watch", "write"}
-"""Options that make a verb take long, which is what they are for."""
+"""Options whose purpose is that a verb takes long."""
 BOUNDS = {
     ("consume",): ("--timeout", "0"),
     ("kafka-console-consumer",): ("--timeout-ms", "1"),
@@ -54,12 +54,12 @@ INPUTS = (
     *(b'{"value": 1, "headers": 7}', b'{"value": 1, "timestamp": 99999999999999999999}', b'{"value": {"base64": 1}}'),
 )
 CASES = int(os.environ.get("PYBROKER_FUZZ_CASES", "6"))
-"""Command lines of each verb."""
+"""How many command lines are tried for each verb."""
 TIME_S = 120
 
 
 def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every verb, by its words."""
+    """Yields every verb, by its words."""
     if not isinstance(command, click.Group):
         yield path
         return
@@ -120,7 +120,7 @@ def shell() -> Iterator[Shell]:
 
 @pytest.fixture(autouse=True)
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder of its own, clients that give up soon, and an end to what does not end."""
+    """Gives each test its own folder, clients that give up soon, and an end to verbs that would not end."""
     monkeypatch.chdir(tmp_path)
     for name, seconds in (("CONNECT_S", 0.3), ("QUICKLY_S", 0.1)):
         monkeypatch.setattr(f"pybroker.cli.common.cluster_options.{name}", seconds)

@@ -1,4 +1,4 @@
-"""Signals end a verb that reads: with their exit code, and nothing is committed that was not written."""
+"""Signals end a verb that reads, with their exit code. No record is committed that was not written."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_group_commits_no_line_that_was_not_written(bootstrap: str, number: si
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_verb_that_is_stopped_while_it_writes_and_continued_loses_nothing(bootstrap: str, unbuffered: str) -> None:
-    """The defect: with PYTHONUNBUFFERED, a write that a signal interrupted silently dropped the rest."""
+    """The defect: with PYTHONUNBUFFERED, a write that a signal interrupted silently dropped the remaining bytes."""
     words = ("consume", "-b", bootstrap, PLACE.topic, "--from", "earliest", "-n", str(LINES))
     process = started(*words, PYTHONUNBUFFERED=unbuffered)
     try:
@@ -107,7 +107,7 @@ def test_a_verb_that_is_stopped_while_it_writes_and_continued_loses_nothing(boot
 
 
 def is_full(pipe: IO[bytes]) -> bool:
-    """Whether the writer has to wait."""
+    """Returns whether the pipe is full, so that the writer has to wait."""
     waiting = array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, waiting)
     return waiting[0] >= fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) - 4096

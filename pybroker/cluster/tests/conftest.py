@@ -13,7 +13,7 @@ from pybroker.cluster.tests.one_store import Cluster, Run
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a scenario on a fresh store; twice on the same is twice on the same file."""
+    """Runs scenarios on a store that is fresh for each test. A second scenario of the test has the same store."""
 
     def go(scenario: Callable[[Cluster], Awaitable[None]]) -> None:
         async def main() -> None:

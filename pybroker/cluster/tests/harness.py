@@ -23,7 +23,7 @@ from pyclient.keywords import with_dots
 
 
 class Member:
-    """One broker: its node, its session, and what its image was at each version."""
+    """One broker: its node, its session, and its image at each version."""
 
     def __init__(self, node_id: int, node: ClusterNode, store: EmbeddedStore) -> None:
         self.id = node_id
@@ -53,7 +53,7 @@ class Member:
 
 
 class Members:
-    """Brokers on one store: a file, or whatever ``open_server`` gives."""
+    """Brokers on one store: a file, or the store that ``open_server`` returns."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Members:
         return self.alive[ids[-1]]
 
     async def die(self, node_id: int) -> None:
-        """A broker ends without a word."""
+        """Lets a broker die without a clean stop."""
         await self.alive.pop(node_id).die()
 
     @property
@@ -104,12 +104,12 @@ class Members:
         return next(member for member in self.alive.values() if member.is_controller)
 
     async def until(self, holds: Callable[[], object]) -> None:
-        """Waits for a state."""
+        """Waits until ``holds()`` returns True."""
         await until_async(holds)
 
     @property
     def has_settled(self) -> bool:
-        """Whether one broker is the controller and all have the same image."""
+        """Returns whether one broker is the controller and all have the same image."""
         images = [member.image for member in self.alive.values()]
         controllers = [m for m in self.alive.values() if m.is_controller]
         return (
@@ -124,11 +124,11 @@ class Members:
         return next(iter(self.alive.values())).image
 
     async def check_store(self) -> None:
-        """A broker that came now would load what the others have followed."""
+        """Checks that a new broker would load the same image that the others have."""
         store = await self.server.connect()
         image = await self.settled()
         loaded = await newest(store, MetadataImage(cluster_id=image.cluster_id))
-        while loaded.version != image.version:  # something was still under way
+        while loaded.version != image.version:  # a change was still in progress
             image = await self.settled()
             loaded = await newest(store, MetadataImage(cluster_id=image.cluster_id))
         assert loaded == image
@@ -144,7 +144,7 @@ class Members:
 
 
 def check_agreement(members: Members) -> None:
-    """Every broker has had the same image at the same version."""
+    """Checks that every broker has had the same image at the same version."""
     seen: dict[int, MetadataImage] = {}
     for member in members.alive.values():
         for version, image in member.history.items():
@@ -153,7 +153,7 @@ def check_agreement(members: Members) -> None:
 
 
 def run(file: Path, scenario: Callable[[Members], Awaitable[None]], **settings: str) -> None:
-    """Runs a scenario, and looks whether all agree at its end."""
+    """Runs a scenario, and checks at its end that all brokers agree."""
 
     async def main() -> None:
         async with asyncio.timeout(PATIENCE_S), Members(file, **settings) as members:
@@ -166,12 +166,12 @@ def run(file: Path, scenario: Callable[[Members], Awaitable[None]], **settings: 
 
 
 def assigned(name: str, *replicas: tuple[int, ...]) -> NewTopic:
-    """A topic with its replicas chosen by hand."""
+    """Returns a topic with these replicas."""
     return NewTopic(name, -1, -1, tuple(enumerate(replicas)))
 
 
 def partition_of(image: MetadataImage, topic: str = "t", index: int = 0) -> PartitionImage:
-    """A partition that is there."""
+    """Returns a partition, which must exist."""
     found = image.partition(topic, index)
     assert found is not None
     return found
@@ -185,7 +185,7 @@ def proposal(image: MetadataImage, *isr: int, topic: str = "t", index: int = 0) 
 
 
 async def propose(members: Members, leader: int, *changes: IsrChange) -> list[object]:
-    """The controller's answers to a leader's changes."""
+    """Sends a leader's changes to the controller, and returns the answers."""
     image = members.controller.image
     return list(await members.controller.node.controller.alter_partition(leader, image.brokers[leader].epoch, changes))
 

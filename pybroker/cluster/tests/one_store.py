@@ -1,4 +1,4 @@
-"""Brokers on one store, in one process, for a scenario that runs on a loop of its own."""
+"""Brokers on one store, in one process, for a scenario that runs on its own event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTENERS = {"PLAINTEXT": Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)}
 
 
 class Cluster:
-    """Brokers on one store's file; ``deltas`` of the first of them."""
+    """Brokers on one store's file; ``deltas`` has the deltas of the first broker."""
 
     def __init__(self, file: Path) -> None:
         self.file = str(file)

@@ -51,12 +51,12 @@ def test_metadata_read_late_from_the_store_remove_no_newer_topic(tmp_path: Path)
         member = await members.start(2, wrap=Slow)
         store: Any = member.store
         await members.settled()
-        store.slow = 2  # the image itself is complete then
+        store.slow = 2  # by then the image itself is complete
         member.node.controller.term.on_fenced()
         await store.waits.wait()
         service = members.controller.node.controller
         await service.create_topics([NewTopic("t", 1, 2)])
-        for _ in range(10):  # a broker that does not wait for the reading follows by now
+        for _ in range(10):  # a broker that did not wait for the reading would follow by now
             await store.get_many([znodes.CONTROLLER])
         store.goes_on.set()
         await service.create_topics([NewTopic("u", 1, 2)])

@@ -1,7 +1,7 @@
-"""The controller is killed at every call that it makes to the store, before and after it is done.
+"""The controller is killed at every call that it makes to the store, before and after the call is performed.
 
-Whatever it was doing is done or not, for everybody alike: brokers that follow, the next controller,
-and of the broker that loads the store afterwards.
+Its change is then either done or not done, and all agree on that: brokers that follow, the next controller,
+and a broker that loads the store afterwards.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyclient.protocol.errors import KafkaError
 
 CALLS = frozenset({"multi", "create", "set", "delete", "get", "get_many", "children", "exists"})
 PARTS = 4
-"""Tests among which the calls are divided."""
+"""How many tests the calls are divided among."""
 
 
 class Doomed:
-    """A store whose session ends at the ``last``-th call, before or after it is done."""
+    """A store whose session ends at the ``last``-th call, before or after the call is performed."""
 
     def __init__(self, store: EmbeddedStore, last: int, *, is_done: bool) -> None:
         self._store = store

@@ -31,7 +31,7 @@ async def by_hand(members: Members, *operations: Operation) -> None:
 
 
 async def touch(members: Members, path: str) -> None:
-    """Writes a node's own data into it: its version grows."""
+    """Writes a node's own data into the node, so that its version grows."""
     store = await members.server.connect()
     await store.set(path, (await store.get(path))[0])
     await store.close()
@@ -157,7 +157,7 @@ def test_a_partition_with_another_version_in_the_store_is_corrected_on_every_bro
 
 
 def test_a_correction_replaces_the_partition_at_every_replica() -> None:
-    """Replicas take no image of an older epoch than they know."""
+    """Otherwise replicas would ignore it: they accept no image with an older epoch than they know."""
     known = PartitionImage(0, 1, leader_epoch=4, partition_epoch=9, replicas=(1, 2), isr=(1, 2))
     stored = PartitionImage(0, 1, leader_epoch=4, partition_epoch=8, replicas=(1, 2), isr=(1,))
     other = PartitionImage(1, 2, leader_epoch=0, partition_epoch=0, replicas=(1, 2), isr=(1, 2))
@@ -184,7 +184,7 @@ def test_a_correction_replaces_the_partition_at_every_replica() -> None:
     ],
 )
 def test_a_correction_never_gives_two_leaders_the_same_leader_epoch(changes: Any, epochs: tuple[int, int]) -> None:
-    """A larger partition epoch alone does not say who leads."""
+    """A larger partition epoch alone does not tell which broker leads."""
     known = PartitionImage(0, 1, leader_epoch=4, partition_epoch=9, replicas=(1, 2), isr=(1, 2))
     stored = replace(known, partition_epoch=10, **changes)
     image, found = (MetadataImage(topics={"t": TopicImage("t", bytes(16), (each,))}) for each in (known, stored))

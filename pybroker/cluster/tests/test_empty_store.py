@@ -88,7 +88,7 @@ def test_brokers_rejoin_with_all_topics_when_the_data_of_the_store_are_restored(
 
 
 def test_brokers_that_return_to_a_new_store_use_its_secret(tmp_path: Path) -> None:
-    """Otherwise neither they nor those that have started since take each other for brokers of the cluster."""
+    """Otherwise these brokers and those that have started since would not recognise each other as brokers."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
@@ -124,7 +124,7 @@ def test_brokers_follow_a_store_restored_from_a_backup_though_they_know_later_ve
 
 
 def test_a_broker_keeps_a_configuration_that_became_unreadable_while_it_had_no_session(tmp_path: Path) -> None:
-    """What min.insync.replicas had promised was forgotten with the session."""
+    """The defect: with the session, the broker forgot the guarantee of min.insync.replicas."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)

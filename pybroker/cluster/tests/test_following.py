@@ -13,7 +13,7 @@ from pybroker.store.interface import NoNode, SessionState
 
 
 class EmptyStore:
-    """A store without a journal. ``asked``: when it was read; ``watching``: what its watch calls."""
+    """A store without a journal. ``asked`` has the times of reads, ``watching`` the function that its watch calls."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.asked: list[float] = []
@@ -62,7 +62,7 @@ def test_a_store_without_a_journal_is_queried_with_growing_pauses() -> None:
 
 
 def test_a_journal_entry_or_a_new_session_ends_the_pause_between_queries() -> None:
-    """The entry is there, the session is connected again: nobody waits until the pause is over."""
+    """If the entry exists, or the session is connected again, the broker reads before the pause is over."""
     for news in ("entry", "session"):
         scheduler = Scheduler(Random(0))
         store, _ = following(scheduler)

@@ -130,7 +130,7 @@ def test_nodes_left_by_a_refused_deletion_step_are_removed_before_the_topic_is_c
 
 
 def test_a_refused_deletion_step_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asks for the name, and no other controller comes."""
+    """It is repeated even though nobody requests the name, and no other broker becomes controller."""
     monkeypatch.setattr(deletions, "LONGEST_PAUSE_S", deletions.PAUSE_S)
 
     async def scenario(members: Members) -> None:
@@ -206,7 +206,7 @@ class Counting:
 def test_a_controller_leads_before_it_reads_the_nodes_of_deleted_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise no partition that needs a leader gets one for as long as the reads take."""
+    """Otherwise partitions without a leader would get one only after the reads."""
     monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
 
     async def scenario(members: Members) -> None:
@@ -229,7 +229,7 @@ def test_a_controller_leads_before_it_reads_the_nodes_of_deleted_topics(
 def test_a_deletion_step_of_unknown_outcome_is_repeated_in_the_same_term(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
-    """It changes no image, so that nothing is planned on a wrong one."""
+    """The term can go on, because the step changes no image, so that later plans have a correct image."""
     monkeypatch.setattr(deletions, "LONGEST_PAUSE_S", deletions.PAUSE_S)
 
     async def scenario(members: Members) -> None:
@@ -253,7 +253,7 @@ def test_a_deletion_step_of_unknown_outcome_is_repeated_in_the_same_term(
 
 
 def test_leftovers_are_removed_if_the_controller_dies_after_all_logs_are_gone(tmp_path: Path) -> None:
-    """All who had logs have taken themselves off the note when it dies."""
+    """The controller dies when all brokers with logs have removed themselves from the note."""
 
     async def scenario(members: Members) -> None:
         first = await members.start(1, wrap=Interrupting)
@@ -322,7 +322,7 @@ def test_a_topic_is_created_again_without_the_pause_before_its_old_nodes_are_rem
 
 
 def test_a_later_term_drops_the_deletion_steps_of_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would remove nodes of a new topic of the name."""
+    """Otherwise they would remove nodes of a new topic with the same name."""
     monkeypatch.setattr(deletions, "PAUSE_S", PATIENCE_S)
 
     async def scenario(members: Members) -> None:

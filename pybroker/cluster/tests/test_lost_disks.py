@@ -16,7 +16,7 @@ UNFIT = znodes.unfit_path(2)
 
 
 class Lossy:
-    """A session whose first writes of what its broker cannot do are lost."""
+    """A session that loses the first writes in which its broker reports a lost disk."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self.losses = 2
@@ -55,7 +55,7 @@ def test_case_11_a_lost_disk_is_reported_again_until_the_store_has_recorded_it(t
 
 
 def test_case_11_a_lone_broker_reports_a_lost_disk_to_later_brokers(tmp_path: Path) -> None:
-    """It has lost what the other one, which left before it, still has."""
+    """The lone broker has lost records that a broker which left earlier still has."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)

@@ -1,4 +1,4 @@
-"""What a broker shows while it applies a change."""
+"""The metadata that clients see while a broker applies a change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.cluster.metadata_cache import MetadataCache
 
 
 def test_a_metadata_version_is_reached_once_the_logs_of_its_deleted_topics_are_gone() -> None:
-    """A client whose deletion was handed on to the controller is answered when this broker has its version."""
+    """If this broker forwards a deletion to the controller, it answers once its metadata have reached that version."""
 
     async def main() -> None:
         topic = TopicImage("t", b"t" * 16, ())

@@ -1,7 +1,7 @@
-"""Brokers come, die, retire, lose their session and ask for changes, in any order: a seed replays.
+"""Brokers come, die, retire, lose their session and request changes, in any order. The same seed gives the same order.
 
-After all of it, every broker has the same image, which is what the store holds. No partition ever had two leaders in
-one leader epoch, or two states of one partition epoch.
+In the end, every broker has the same image, and the store has it too. No partition ever had two leaders in one leader
+epoch, or two states in one partition epoch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EVENTS = 60
 
 
 class Chaos:
-    """What happens, by chance."""
+    """Random events."""
 
     def __init__(self, members: Members, chance: Random) -> None:
         self.members = members
@@ -43,7 +43,7 @@ class Chaos:
         self.asked: set[asyncio.Task[object]] = set()
 
     async def step(self) -> None:
-        """One event."""
+        """Lets one random event happen."""
         events = [self.die, self.start, self.retire, self.expire] + [self.ask] * 12
         await self.chance.choice(events)()
         await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01]))
@@ -71,7 +71,7 @@ class Chaos:
         await self.members.server.expire(member.store.session.id)
 
     async def ask(self) -> None:
-        """Asks the broker that takes itself for the controller, and does not wait."""
+        """Sends a request to the broker that takes itself for the controller, and does not wait for the answer."""
         controllers = [m for m in self.members.alive.values() if m.is_controller]
         if controllers:
             member = self.chance.choice(controllers)
@@ -100,7 +100,7 @@ class Chaos:
         )
 
     async def _propose(self, service: ControllerService, image: MetadataImage, name: str) -> None:
-        """A leader proposes an ISR, perhaps one of the past."""
+        """Lets a leader propose an ISR, perhaps with old epochs."""
         partition = image.partition(name, 0)
         leader = image.brokers.get(partition.leader) if partition is not None else None
         if partition is None or leader is None:
@@ -125,7 +125,7 @@ async def _tolerant(call: Callable[[], Awaitable[object]]) -> object:
 
 
 def check_history(members: list[Member]) -> None:
-    """One leader per leader epoch, one state per partition epoch."""
+    """Checks that each leader epoch had one leader, and each partition epoch one state."""
     leaders: dict[tuple[bytes, int, int], int] = {}
     states: dict[tuple[bytes, int, int], PartitionImage] = {}
     for member in members:

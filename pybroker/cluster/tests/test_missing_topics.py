@@ -19,7 +19,7 @@ from pyclient.protocol import errors
 
 
 def run(file: Path, scenario: Callable[[Members], Awaitable[None]]) -> None:
-    """The brokers' images and the store differ at the end."""
+    """Runs a scenario after which the brokers' images and the store may differ."""
 
     async def main() -> None:
         async with asyncio.timeout(PATIENCE_S), Members(file) as members:
@@ -35,7 +35,7 @@ async def by_hand(members: Members, *operations: Operation) -> None:
 
 
 def nodes_of(name: str, partitions: int) -> list[Operation]:
-    """What `deleteall` removes, and the configuration."""
+    """Returns operations that delete the nodes of a topic, as ZooKeeper's `deleteall` does, and its configuration."""
     gone: list[Operation] = []
     for index in range(partitions):
         gone += [Delete(znodes.state_path(name, index)), Delete(f"{znodes.partitions_path(name)}/{index}")]
@@ -48,7 +48,7 @@ def follower(members: Members) -> Member:
 
 
 def told(members: Members) -> tuple[set[str], set[str]]:
-    """The names of topics that any broker saw deleted, and that it saw missing."""
+    """Returns the names of topics that any broker saw deleted, and of those that any broker saw missing."""
     deltas = [delta for member in members.alive.values() for delta in member.deltas]
     deleted = {topic.name for delta in deltas for topic in delta.deleted.values()}
     return deleted, {name for delta in deltas for name in delta.missing}
@@ -122,7 +122,7 @@ def test_a_broker_that_was_away_deletes_a_topic_whose_deletion_is_noted(tmp_path
 
 
 def test_a_broker_applies_deletions_in_journal_entries_that_it_missed(tmp_path: Path) -> None:
-    """Only a reading of the whole store decides nothing."""
+    """Journal entries are decisions. What a broker finds when it reads the whole store is not a decision."""
 
     async def scenario(members: Members) -> None:
         await with_topics(members)
@@ -251,7 +251,7 @@ def test_a_topic_continues_when_its_nodes_are_restored(tmp_path: Path) -> None:
 
 
 async def nodes_as_they_are(store: CoordinationStore, name: str, partitions: int) -> list[Operation]:
-    """What makes the nodes of a topic again."""
+    """Returns operations that create the present nodes of a topic again."""
     paths = [each.path for each in reversed(nodes_of(name, partitions)) if isinstance(each, Delete)]
     found = await store.get_many(paths)
     return [Create(path, node[0]) for path, node in zip(paths, found, strict=True) if node is not None]

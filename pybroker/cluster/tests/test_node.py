@@ -1,4 +1,4 @@
-"""A broker in its cluster, on a real embedded store: what is answered is durable and visible."""
+"""A broker in its cluster, on a real embedded store: a change is durable and visible when it is answered."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_brokers_setting_is_in_effect_when_the_reply_comes(run: Run) -> None:
     ],
 )
 def test_a_configuration_key_is_set_removed_and_set_again(run: Run, kind: int, name: str, key: str, value: str) -> None:
-    """A resource without keys keeps its node; also for the next controller, which loads it."""
+    """A resource without keys keeps its node. So does the next controller, which loads it."""
 
     async def first(cluster: Cluster) -> None:
         node, _, _ = await cluster.broker()

@@ -1,4 +1,4 @@
-"""Several brokers on a real ZooKeeper: what is larger than one write to it may be, and who is who."""
+"""Several brokers on a real ZooKeeper: changes that are larger than one write may be, and the brokers' identities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG_NAME = "t" * 249
 
 
 class Sessions:
-    """Sessions on an ensemble, below a chroot of their own."""
+    """Sessions on an ensemble, below a separate chroot."""
 
     def __init__(self, hosts: str) -> None:
         self._hosts = hosts

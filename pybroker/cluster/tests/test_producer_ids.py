@@ -1,4 +1,4 @@
-"""Producer ids: while the store cannot be reached, and where it has forgotten some."""
+"""Producer ids while the store cannot be reached, and after it has forgotten some of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_invented_producer_id_does_not_use_up_the_others(tmp_path: Path) -> N
 
 
 def test_a_broker_that_registers_in_another_store_assigns_no_producer_id_twice(tmp_path: Path) -> None:
-    """A store that comes back from a backup while brokers live: their sessions expire."""
+    """The store is restored from a backup while brokers run, and their sessions expire."""
 
     async def scenario(members: Members) -> None:
         member = await members.start(1)

@@ -1,4 +1,4 @@
-"""Brokers and the nodes that stand for them: expired, taken by another, left over from their past."""
+"""Brokers and their registrations: expired ones, those of another broker, those of earlier processes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_case_22_a_controller_whose_session_expired_is_an_ordinary_broker_afterw
 
 
 class Shaky:
-    """A store whose first calls of a join are lost on their way there or back; ``expires``: and the session with the
-    first.
+    """A store that loses the first calls of a join, before or after they are performed. With ``expires``, the first
+    call also ends the session.
     """
 
     def __init__(self, store: Any, server: Any, losses: int, expires: bool) -> None:
@@ -73,7 +73,7 @@ class Shaky:
 def test_case_22_a_joining_broker_waits_for_a_store_that_disconnects_meanwhile(
     tmp_path: Path, losses: int, expires: bool
 ) -> None:
-    """Found by a campaign: ZooKeeper was restarted while a broker started, which ended with a traceback."""
+    """Found by a campaign: ZooKeeper was restarted while a broker started, and the broker ended with a traceback."""
 
     async def scenario(members: Members) -> None:
         await members.start(1)
@@ -179,7 +179,7 @@ def test_case_22_a_killed_controller_that_is_back_does_not_wait_for_its_past_ses
 
 @contextmanager
 def another_process() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A process of this machine, and how a registration names it."""
+    """Yields another process on this machine, and its text in a registration."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     namespace, started = owner_process._namespace(), owner_process._started(process.pid)
     assert owner_process.owner_of(own_process()) is Owner.ITSELF
@@ -191,7 +191,7 @@ def another_process() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 async def registered_by(members: Members, process: str) -> None:
-    """Broker 2 is registered by ``process``, on the log dirs that broker 2 will have."""
+    """Registers broker 2 in the name of ``process``, on the log dirs that broker 2 will have."""
     of_two = BrokerRegistration(2, 0, (Endpoint("A", "A", "h", 1),), boot=_boot(["disk"]))
     other = await members.server.connect()
     await other.create(znodes.broker_path(2), znodes.encode_broker(of_two, 0, process), ephemeral=True)
@@ -244,7 +244,7 @@ def test_a_starting_broker_replaces_a_registration_of_its_id_from_another_namesp
 def test_a_broker_whose_session_expired_names_no_controller_until_it_has_rejoined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it knows may be old: a joined one lives on without its supervisor."""
+    """Its metadata may be old: a joined broker continues to run after its supervisor has ended."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
@@ -270,8 +270,8 @@ def test_a_broker_whose_session_expired_names_no_controller_until_it_has_rejoine
 def test_a_broker_whose_session_expires_twice_in_a_row_rejoins_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by the simulator: the first attempt was repeated when the second had succeeded, and the broker took off its
-    own registration, and its own /controller.
+    """Found by the simulator: the first attempt was repeated after the second had succeeded. So the broker removed its
+    own registration and its own /controller.
     """
     monkeypatch.setattr(membership, "RETRY_S", 0.0)
     monkeypatch.setattr(work_queue, "PAUSE_S", 0.0)
@@ -322,7 +322,7 @@ def test_a_broker_whose_registration_was_removed_registers_again(tmp_path: Path)
 
 
 def test_a_broker_whose_session_expires_during_its_registration_still_joins(tmp_path: Path) -> None:
-    """Found by the simulator: a process that was halted in its start. Nobody listened to its session yet."""
+    """Found by the simulator: a process was halted during its start, when it had no listener for its session yet."""
 
     async def scenario(members: Members) -> None:
         ended: list[int] = []

@@ -1,4 +1,4 @@
-"""Several brokers on one store: all have the image of the controller, which one it may be."""
+"""Several brokers on one store: all have the controller's image, whichever broker is the controller."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ def test_s99_preferred_leaders_lead_again_without_a_command(tmp_path: Path) -> N
 
 
 def test_a_lower_min_isr_removes_the_eligible_leaders_of_a_partition(tmp_path: Path) -> None:
-    """Once one replica may commit alone, those that left before do not have everything."""
+    """Once one replica may commit alone, replicas that left earlier may lack committed records."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)

@@ -23,7 +23,7 @@ from pybroker.tests.waiting import PATIENCE_S
 from pyclient.protocol import Metadata
 
 LONG_MS = 3_600_000
-"""The patience of these tests: what is settled is settled by what the metadata say, or by the clock of the test."""
+"""The patience in these tests: so long that only the metadata or the test's clock can end a wait."""
 LED_BY_2 = [PartitionImage(0, 2, 0, 0, (2, 1), (2, 1))]
 LED_BY_1 = [PartitionImage(0, 1, 0, 0, (2, 1), (2, 1))]
 

@@ -165,10 +165,10 @@ def test_partitions_with_the_same_trouble_share_a_row() -> None:
 @pytest.mark.parametrize(
     ("brokers", "factor", "replicas", "words"),
     [
-        ((1,), "3", (1,), None),  # a broker alone, which is meant to get company
+        ((1,), "3", (1,), None),  # a lone broker, which other brokers will join
         ((1, 2, 3), "1", (1,), "1 replica: it ends with its broker; `pybroker partition reassign --all --replicas 2`"),
         ((1, 2, 3), "3", (1, 2), "2 replicas of 3; `pybroker partition reassign --all --replicas 3`"),
-        ((1, 2), "3", (1, 2), None),  # there is nobody for a third one
+        ((1, 2), "3", (1, 2), None),  # there is no broker for a third replica
         ((1, 2, 3), "3", (1, 2, 3), None),
     ],
 )

@@ -88,7 +88,7 @@ def read(terminal: int) -> Iterator[bytes]:
     try:
         while part := os.read(terminal, 65_536):
             yield part
-    except OSError:  # nobody holds its other end any more
+    except OSError:  # the other end is closed
         os.close(terminal)
 
 

@@ -94,7 +94,7 @@ def test_on_a_terminal_each_look_takes_the_place_of_the_last(shell: Shell) -> No
 
 @pytest.mark.nightly
 def test_documents_and_csv_stand_below_each_other_on_a_terminal_too(shell: Shell) -> None:
-    """Their lines may be longer than it is wide."""
+    """Their lines may be longer than the terminal is wide."""
     for how in ("jsonl", "csv"):
         ours, theirs = pty.openpty()
         process = begin(shell, *LAG, "-o", how, stdout=theirs)

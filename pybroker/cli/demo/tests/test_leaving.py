@@ -19,7 +19,7 @@ from pybroker.tests.waiting import until
 pytestmark = pytest.mark.nightly
 
 AT_ONCE_S = 15
-"""It took longer to wait for a broker that was gone; the rest is patience with a busy machine."""
+"""The limit for "at once": long enough for a busy machine, but shorter than a client's wait for a killed broker."""
 IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 DEMO = (sys.executable, "-m", "pybroker", "demo", "-n", "60000")
 INTERRUPT = b"\x03"
@@ -56,7 +56,7 @@ class Terminal:
 
 @contextmanager
 def terminal(folder: Path) -> Iterator[Terminal]:
-    """The demo in a terminal, with its temporary files in ``folder``."""
+    """Runs the demo in a terminal, with its temporary files in ``folder``."""
     process = subprocess.Popen(
         [sys.executable, "-c", IN_A_TERMINAL, *DEMO],
         stdin=subprocess.PIPE,
@@ -71,7 +71,7 @@ def terminal(folder: Path) -> Iterator[Terminal]:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """The processes whose command names the folder."""
+    """Returns the processes whose command names the folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_demo_at_once_and_nothing_is_left(tmp_path: Path, moment
 
 
 def test_ctrl_c_ends_a_demo_whose_broker_hangs_at_once(tmp_path: Path) -> None:
-    """No client says goodbye to it."""
+    """No client waits for an answer of the broker before the demo ends."""
     with terminal(tmp_path) as shell:
         shell.wait_for(b"%")
         (broker,) = processes_of(tmp_path)

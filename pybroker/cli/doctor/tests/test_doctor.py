@@ -125,7 +125,7 @@ def test_settings_without_effect_are_reported_as_at_a_start(tmp_path: Path) -> N
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """Something that is not Kafka: it closes every connection."""
+    """Returns a listening socket of something that is not Kafka: it closes every connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

@@ -19,7 +19,7 @@ from pybroker.__main__ import main
 if __name__ == "__main__":
     sys.exit(main())
 """
-"""What pip makes of an entry."""
+"""The program that pip creates for an entry point."""
 
 
 def entries() -> dict[str, str]:

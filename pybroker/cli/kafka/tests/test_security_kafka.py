@@ -29,7 +29,7 @@ def java_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKaf
 
 
 def blocks(text: str) -> list[list[str]]:
-    """Kafka shows resources, and the ACLs of each, in any order."""
+    """Returns the blocks of a text, sorted: Kafka shows resources, and the ACLs of each, in any order."""
     return sorted(sorted(block.split("\n")) for block in text.replace(": \n ", ":\n").split("\n\n"))
 
 
@@ -92,7 +92,7 @@ def test_kafkas_script_and_ours_agree_about_tokens(java_broker: GuardedKafka, tm
         return Java()(f"{TOOLS}.DelegationTokenCommand", *where, *words)
 
     def shape(text: str) -> str:
-        """Without ids, secrets and minutes, which differ."""
+        """Returns the text without ids, secrets and minutes, which differ."""
         return re.sub(r"T\d\d:\d\d", "T", SECRET.sub("…", text)).rstrip("\n")
 
     made = ("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")

@@ -23,7 +23,7 @@ def java_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]
 
 
 def in_order(text: str) -> list[str]:
-    """Kafka shows mechanisms in any order."""
+    """Returns the lines with sorted mechanisms, because Kafka shows these in any order."""
     return sorted(text.strip().replace(" are ", ", ").split(", "))
 
 

@@ -1,4 +1,4 @@
-"""A lost or outdated store loses no record: logs that it does not know are kept, and given back."""
+"""A lost or outdated store loses no record: brokers keep logs that the store does not know, and take them back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACLs in the store: Kafka's paths and JSON, what the controller decides, and how every broker gets it."""
+"""ACLs in the store: Kafka's paths and JSON, the controller's decisions, and how every broker gets the ACLs."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_filter_deletes_matching_acls_and_returns_them() -> None:
 
 
 def test_one_of_several_acls_is_deleted_and_the_others_stay() -> None:
-    """CVE-2024-27309: with it all of the resource's went."""
+    """CVE-2024-27309: together with one ACL, all ACLs of the resource were deleted."""
     image = with_acls({FLIGHTS: (ALICE, BOB)})
     plan = acl_changes.delete(image, AclFilter(TOPIC, "flights", PatternType.LITERAL, *ALICE), [FLIGHTS])
     assert image.apply(plan.steps[0].delta).acls == {FLIGHTS: (BOB,)}
@@ -170,7 +170,7 @@ def test_a_filter_that_finds_nothing_writes_nothing() -> None:
 
 
 def test_a_filter_that_names_a_resource_examines_no_other_resource() -> None:
-    """Otherwise a request of thousands of filters would look at thousands of ACLs for each."""
+    """Otherwise a request with thousands of filters would read thousands of ACLs for each filter."""
     prefix, group = FLIGHTS._replace(pattern_type=PatternType.PREFIXED), FLIGHTS._replace(resource_type=GROUP)
     other = FLIGHTS._replace(name="other")
     image = with_acls({FLIGHTS: (ALICE,), prefix: (ALICE,), group: (BOB,), other: (BOB,)})

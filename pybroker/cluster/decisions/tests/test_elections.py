@@ -243,8 +243,9 @@ def test_an_eligible_replica_leads_if_the_disk_of_the_last_isr_member_has_failed
 def test_every_elected_leader_has_all_committed_records(
     min_isr: int, history: list[tuple[set[int], set[int]]]
 ) -> None:
-    """Each round: who is there, who of them comes from a power cut. ``whole`` are the replicas that
-    have every committed record; the leader commits while the ISR is large enough."""
+    """A round of ``history`` has the live brokers, and those that return after a power cut. ``whole`` has the replicas
+    with every committed record; the leader commits while the ISR is large enough.
+    """
     state = partition(1, (1, 2, 3), (1, 2, 3))
     whole, alive = {1, 2, 3}, {1, 2, 3}
     for now, cut in history:
@@ -262,7 +263,7 @@ def test_every_elected_leader_has_all_committed_records(
 
 
 def test_case_27_a_broker_that_returns_after_a_power_cut_lacks_its_unsynced_records() -> None:
-    """Found by the simulator: power cuts last longer than sessions, so its registration was forgotten by then."""
+    """Found by the simulator: the power cut lasted longer than the session, so the broker's registration was gone."""
     before = BrokerRegistration(2, 7, (), boot="first")
     image = MetadataImage().apply(MetadataDelta(brokers={1: BrokerRegistration(1, 6, (), boot="x"), 2: before}))
     image = image.apply(MetadataDelta(brokers={2: None}))

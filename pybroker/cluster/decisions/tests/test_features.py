@@ -1,4 +1,4 @@
-"""Finalized features: which levels may follow which, and that they last."""
+"""Finalized features: which levels may follow which, and that levels survive restarts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyclient.protocol import errors
 
 UP, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 OLD = BrokerRegistration(1, 1, ())
-"""As a broker registers that knows metadata.version 30 only."""
+"""The registration of a broker that knows only metadata.version 30."""
 NEW = OLD._replace(features=features.registered())
 IMAGE = MetadataImage(features={TRANSACTION_VERSION: 1, GROUP_VERSION: 1}, features_epoch=4)
 

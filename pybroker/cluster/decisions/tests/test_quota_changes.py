@@ -1,4 +1,4 @@
-"""Quotas in the metadata: what is refused, what is stored and where, and what a description finds."""
+"""Quotas in the metadata: which changes are refused, what is stored where, and what a description finds."""
 
 from __future__ import annotations
 

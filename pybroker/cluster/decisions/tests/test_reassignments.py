@@ -125,7 +125,7 @@ def test_a_reassignment_to_fewer_or_reordered_replicas_completes_at_once() -> No
 
 
 def test_the_removal_of_a_replica_raises_the_leader_epoch() -> None:
-    """Found by the simulator: it came back with an empty log, and an old fetch of it counted."""
+    """Found by the simulator: the broker came back as a replica with an empty log, and an old fetch of it counted."""
     state = State((1, 2, 3))
     state.move(1, 2)
     assert (state.partition.leader, state.partition.leader_epoch) == (1, 6)
@@ -165,7 +165,7 @@ def test_a_new_reassignment_replaces_one_that_is_under_way() -> None:
 
 
 def test_a_cancelled_reassignment_removes_an_added_replica_that_is_in_sync() -> None:
-    """It counted as one: null made four replicas of three, and the way back to three was refused."""
+    """The defect: the added replica counted as an original one. null left four replicas, and three were refused."""
     state = State((1, 2, 3))
     state.move(4, 5, 6)
     state.in_sync(1, 2, 3, 4)
@@ -196,7 +196,7 @@ def test_a_reassignment_can_be_cancelled_twice() -> None:
 
 
 def test_an_election_completes_a_reassignment() -> None:
-    """It went on for ever: nobody was left whose return would have changed the ISR, and 2 had to be in sync."""
+    """The defect: the reassignment never ended. No replica was left whose return could have changed the ISR."""
     state = State((1, 2, 3))
     state.change(leader=2, isr=(2,), elr=(1,), replicas=(1, 2, 3), removing=(2, 3))
     state.only_alive(1)
@@ -233,7 +233,7 @@ def test_impossible_targets_of_a_reassignment_are_refused() -> None:
 
 
 def test_a_partition_that_a_request_names_twice_is_refused_both_times() -> None:
-    """Its epoch grew by two and its node was written once: no later change of it could be written."""
+    """The defect: its epoch grew by two, but its node was written once, so no later change could be written."""
     state = State((1, 2))
     other = replace(state.partition, index=1)
     topic = state.image.topics["t"]._replace(partitions=(state.partition, other))
@@ -296,7 +296,9 @@ def test_in_any_history_of_reassignments_the_leader_is_in_the_isr_and_the_isr_in
 def test_a_cancelled_reassignment_restores_the_original_replicas_in_any_history(
     replicas: tuple[int, ...], history: list[tuple[int, ...] | set[int] | int], nulls: int
 ) -> None:
-    """A set is who is in sync now, a number who dies, and comes back when another one leads."""
+    """In ``history``, a tuple is a request, and a set has the replicas that are now in sync. A number is a broker that
+    dies, and comes back when another one leads.
+    """
     state = State(replicas)
     original = set(replicas)
     for event in history:

@@ -1,4 +1,4 @@
-"""No step is larger than a write to ZooKeeper may be, whatever a disk has lost or a client asks for."""
+"""No step is larger than a write to ZooKeeper may be, for any lost disk and any request of a client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pybroker.config import BrokerConfig, Endpoint
 from pybroker.store.interface import Create, Operation, Set
 
 LIMIT = (1 << 20) - 1024
-"""ZooKeeper's jute.maxbuffer of 1 MiB, and its own words."""
+"""ZooKeeper's jute.maxbuffer of 1 MiB, without the bytes that ZooKeeper itself adds."""
 
 LONGEST = 249
 
@@ -36,7 +36,7 @@ CONFIGS = (
 
 
 def bytes_of(step: Step, image: MetadataImage) -> int:
-    """What ZooKeeper counts: paths and data, some 60 bytes an operation more, and the journal's entry."""
+    """Returns the bytes that ZooKeeper counts: paths, data, about 60 bytes per operation, and the journal's entry."""
     entry = Create(znodes.journal_path(1), journal.encode(step.delta, image, 7))
     operations: list[Operation] = [*step.operations, entry]
     data = sum(len(each.data) for each in operations if isinstance(each, (Create, Set)))
@@ -49,7 +49,7 @@ def broker(id: int, offline: frozenset[tuple[bytes, int]] = frozenset()) -> Brok
 
 
 def cluster(topics: int, partitions: int) -> MetadataImage:
-    """Three brokers with topics of the longest names, all led by the first."""
+    """Returns the image of three brokers and topics with the longest names; the first broker leads all partitions."""
     made = [
         TopicImage(
             f"{number:05d}".ljust(LONGEST, "x"),
@@ -73,7 +73,7 @@ def controller() -> TopicController:
 
 @pytest.mark.parametrize(("topics", "partitions"), [(9_600, 1), (300, 100)])
 def test_lost_replicas_count_towards_the_size_of_a_write(topics: int, partitions: int) -> None:
-    """Two of three brokers, each with thousands of replicas: what they lack stands in the last step twice."""
+    """Two of three brokers have lost thousands of replicas each. The last step names these replicas twice."""
     image = cluster(topics, partitions)
     lost = frozenset((topic.id, index) for topic in image.topics.values() for index in range(partitions))
     plan = controller().change_brokers(image, {1: broker(1, lost), 2: broker(2, lost), 3: broker(3)})

@@ -111,7 +111,7 @@ def test_a_token_is_shown_to_its_owners_and_to_principals_with_the_right(
 
 
 def test_a_filter_of_many_owners_is_not_scanned_for_each_token() -> None:
-    """A client may ask for thirty thousand, where there are ten thousand tokens."""
+    """A client may name thirty thousand owners, and there may be ten thousand tokens."""
 
     class Many(set[str]):
         def __iter__(self) -> NoReturn:

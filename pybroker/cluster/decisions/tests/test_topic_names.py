@@ -14,7 +14,7 @@ SOME = [f"other_{n}" for n in range(1000)]
 
 
 class Names(set[str]):
-    """Names that are looked up, but not gone through."""
+    """Names that may be looked up, but not iterated."""
 
     def __iter__(self) -> Iterator[str]:
         raise AssertionError("all names are gone through")

@@ -1,4 +1,4 @@
-"""min.insync.replicas as the controller knows it: of topics, of all brokers, of each."""
+"""min.insync.replicas as the controller knows it: that of topics, of all brokers, and of each broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def registered(node_id: int, min_isr: int = 1, epoch: int = 1, boot: str = "") -
 
 
 def image_of(*brokers: BrokerRegistration, **configs: str) -> MetadataImage:
-    """``configs``: min.insync.replicas that is dynamic, for ``all`` or for a broker, as ``of_2``."""
+    """Returns an image. ``configs`` are dynamic settings of min.insync.replicas, for ``all`` or for a broker
+    (``of_2``).
+    """
     names = {DEFAULT_BROKER if name == "all" else name.removeprefix("of_"): text for name, text in configs.items()}
     delta = MetadataDelta(
         changed={"t": TOPIC},
@@ -65,7 +67,7 @@ def test_the_setting_of_a_topic_overrides_those_of_all_brokers() -> None:
 
 @pytest.mark.parametrize("text", ["two", "0", "1_0", "2147483648"])
 def test_an_unreadable_setting_is_ignored_by_controller_and_leaders(text: str) -> None:
-    """Leaders that go by another number would commit with fewer than the controller thinks."""
+    """If leaders used another number, they would commit with fewer replicas than the controller expects."""
     image = image_of(registered(1, 2), registered(2, 2), all=text, of_2=text)
     strange = TOPIC._replace(configs={"min.insync.replicas": text, "of.another.version": "x"})
     assert rules(image).min_isr(strange, PARTITION) == 2
@@ -90,7 +92,7 @@ def partition_of(image: MetadataImage) -> PartitionImage:
 
 
 def after_three_is_empty(min_isr: int) -> tuple[MetadataImage, list[str]]:
-    """Brokers 1 and 2 die, then 3, whose data folder is removed before it comes back alone."""
+    """Returns the result after brokers 1 and 2 die, and then 3, which comes back alone without its data folder."""
     one, two, three = (registered(each, min_isr) for each in (1, 2, 3))
     image = image_of(one, two, three)
     for left in ((two, three), (three,), ()):
@@ -99,7 +101,7 @@ def after_three_is_empty(min_isr: int) -> tuple[MetadataImage, list[str]]:
 
 
 def test_case_16_a_broker_back_without_its_data_does_not_lead_with_min_isr_2() -> None:
-    """min.insync.replicas=2 in the brokers' own settings was no word for the controller: 3 led, and all was gone."""
+    """The defect: the controller ignored min.insync.replicas=2 in the brokers' own settings. 3 led without records."""
     image, doubtful = after_three_is_empty(min_isr=2)
     waits = partition_of(image)
     assert (waits.leader, waits.isr, doubtful) == (NO_LEADER, (2,), [])
@@ -135,7 +137,8 @@ def test_an_unclean_election_is_logged() -> None:
 
 
 def test_no_replica_stays_eligible_if_the_leader_commits_alone() -> None:
-    """It was restarted in order with other settings, and so quickly that the controller saw only the new process."""
+    """The leader was restarted in order with other settings, so quickly that the controller saw only the new process.
+    """
     one, two = registered(1, 2), registered(2, 2)
     image, _ = after(image_of(one, two), one)
     assert partition_of(image).elr == (2, 3)

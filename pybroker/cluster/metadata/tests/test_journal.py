@@ -117,7 +117,7 @@ def test_a_journal_entry_for_one_of_thousands_of_partitions_is_a_few_bytes() -> 
 
 
 def test_a_journal_entry_for_a_missing_topic_changes_nothing() -> None:
-    """This happens if everything was read after the topic was deleted, and its last changes are applied again."""
+    """A broker may read the store after the deletion of a topic, and then apply earlier entries about the topic."""
     topic = TopicImage("t", bytes(16), (PartitionImage(0, 1, 0, 0, (1,), (1,)),))
     image = MetadataImage(topics={"t": topic}, names={topic.id: "t"})
     moved = topic._replace(partitions=(replace(topic.partitions[0], leader=2),))

@@ -86,7 +86,7 @@ def test_an_unreadable_broker_configuration_deletes_nothing(tmp_path: Path, data
 
 
 def test_an_incomplete_topic_is_unknown_to_new_brokers_and_stays_with_old_ones(tmp_path: Path) -> None:
-    """Its logs are deleted nowhere, though the broker that reads everything again no longer finds it."""
+    """No broker deletes its logs, although a broker that reads the store again no longer finds the topic."""
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)

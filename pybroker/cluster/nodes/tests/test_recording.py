@@ -57,7 +57,7 @@ class Refusing:
 def test_a_broker_that_can_no_longer_write_is_not_the_controller(
     refusal: CoordinationError, told: type[errors.KafkaError]
 ) -> None:
-    """The client that asked then tries the next one, which UNKNOWN_SERVER_ERROR would keep him from."""
+    """Its client then tries the next controller. After UNKNOWN_SERVER_ERROR, the client would not."""
     recorder = Recorder(Refusing(refusal), Leadership(1, 0), ())  # type: ignore[arg-type]
     with pytest.raises(told) as raised:
         asyncio.run(recorder.write(Step((), MetadataDelta(version=1)), MetadataImage()))
@@ -71,7 +71,7 @@ def test_a_broker_that_can_no_longer_write_is_not_the_controller(
 def test_only_a_failed_epoch_check_or_journal_entry_means_that_there_is_another_controller(
     kind: type[CoordinationError], index: int, told: type[errors.KafkaError]
 ) -> None:
-    """What fails at a node of the change itself is the image's fault, and nobody need be elected."""
+    """If a node of the change itself fails, the image is wrong, and no new controller is needed."""
     recorder = Recorder(Refusing(kind("/path", index)), Leadership(1, 0), range(journal.KEPT + 1))  # type: ignore[arg-type]
     step = Step((Set("/a", b""), Set("/b", b"")), MetadataDelta(controller=(1, 1)))
     with pytest.raises(told) as raised:
@@ -80,7 +80,7 @@ def test_only_a_failed_epoch_check_or_journal_entry_means_that_there_is_another_
 
 
 class Silent:
-    """A store that does a write and loses the next answers, as many as are ``lost``."""
+    """A store that performs writes, but loses the next ``lost`` answers."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
@@ -93,13 +93,13 @@ class Silent:
         if not self.lost:
             return await self._store.multi(operations)
         self.lost -= 1
-        with contextlib.suppress(CoordinationError):  # it is done already
+        with contextlib.suppress(CoordinationError):  # a repeated write was done already
             await self._store.multi(operations)
         raise ConnectionLoss("no answer")
 
 
 def test_a_write_of_unknown_outcome_ends_the_controllers_term_and_the_next_term_finds_it(tmp_path: Path) -> None:
-    """Nothing is planned on an image that may lack it."""
+    """No change is planned on an image that may lack that write."""
 
     async def scenario(members: Members) -> None:
         controller = await members.start(1, wrap=Silent)

@@ -1,4 +1,4 @@
-"""The nodes of deleted topics that a controller removes, and those of others that it keeps."""
+"""The nodes of deleted topics that a controller removes, and the nodes of other topics, which it keeps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def paths_of(topic: TopicImage) -> list[str]:
 def test_each_step_of_a_topic_deletion_checks_its_mark_and_the_last_one_removes_it(
     monkeypatch: pytest.MonkeyPatch, partitions: int, is_found: bool
 ) -> None:
-    """Otherwise a mark outlives the root: the next controller would look for the nodes in a new topic of the name."""
+    """Otherwise a mark could outlive the root, and the next controller would look for nodes in a new topic of the name.
+    """
     monkeypatch.setattr(topic_steps, "PARTITIONS_PER_STEP", 4)
     topic = topic_of(partitions)
     [removal] = deletion_of([topic], {}).later
@@ -56,7 +57,7 @@ def test_each_step_of_a_topic_deletion_checks_its_mark_and_the_last_one_removes_
 
 
 def test_nodes_of_many_partitions_are_listed_in_several_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To list 10,000 at once kept the loop, and with it every client, for seconds."""
+    """The defect: listing 10,000 nodes at once blocked the loop, and so every client, for seconds."""
     monkeypatch.setattr(loading, "FOLDERS_AT_ONCE", 3)
     waiting, most = 0, 0
     children = EmbeddedStore.children
@@ -113,7 +114,8 @@ def test_a_new_topic_loses_no_nodes_to_an_unfinished_deletion_of_its_namesake(tm
 def test_a_topic_deletion_that_a_new_term_finds_again_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A follower is deleting the logs of a topic when it becomes the controller, which has nodes of it to remove."""
+    """A broker is deleting the logs of a topic when it becomes controller, and then it also has to remove nodes of it.
+    """
     monkeypatch.setattr(deletions, "PAUSE_S", 0)
 
     async def scenario(members: Members) -> None:

@@ -1,4 +1,4 @@
-"""Terms of controllers: how they begin, what the store refuses them, and how they end."""
+"""Terms of controllers: how they begin, which of their writes the store refuses, and how they end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def test_case_20_the_broker_that_writes_the_next_journal_entry_first_is_the_cont
 
 
 def test_a_controller_starts_its_term_even_if_its_metadata_differ_from_the_store(tmp_path: Path) -> None:
-    """Each took its own image for the truth: no term could begin, some hundred were tried, and the dead broker led."""
+    """The defect: each broker trusted its own image. No term could begin in a hundred attempts, and a dead broker led.
+    """
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2, 3)
@@ -77,7 +78,8 @@ def test_a_controller_whose_change_is_refused_steps_down_until_it_has_reread_the
 def test_metadata_are_read_once_more_if_a_session_begins_while_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of the reading took the new session's doubt away, although the store may have been replaced since."""
+    """The defect: the end of the reading cleared the new session's doubt, although the store might have been replaced.
+    """
 
     async def scenario(members: Members) -> None:
         await members.start(1, 2)
@@ -92,7 +94,7 @@ def test_metadata_are_read_once_more_if_a_session_begins_while_they_are_read(
             await follow(image, deleted)
 
         async def stand() -> None:
-            """It would follow, and so end the doubt."""
+            """Fails the test: the broker would follow the journal, and so end the doubt."""
 
         monkeypatch.setattr(its, "_start", lambda work: None)
         monkeypatch.setattr(its, "_stand_for_controller", stand)
@@ -107,7 +109,7 @@ def test_metadata_are_read_once_more_if_a_session_begins_while_they_are_read(
 
 
 def test_the_pause_after_very_many_refused_terms_is_still_short(tmp_path: Path) -> None:
-    """Its power of two could not become a number of seconds, and the broker stopped."""
+    """The defect: the pause's power of two was too large for a number of seconds, and the broker stopped."""
 
     async def scenario(members: Members) -> None:
         await members.start(1)

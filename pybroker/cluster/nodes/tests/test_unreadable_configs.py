@@ -102,7 +102,7 @@ def test_an_unreadable_retention_setting_deletes_no_record(key: str) -> None:
 
 
 def test_a_correction_takes_no_replica_and_no_partition_away(tmp_path: Path) -> None:
-    """A broker would take its log for one that has been moved, and remove it."""
+    """Otherwise a broker would believe that its replica was moved away, and delete the log."""
 
     async def scenario(members: Members) -> None:
         store = await with_topic(members)
