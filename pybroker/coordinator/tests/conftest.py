@@ -18,7 +18,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Node]:
-    """A broker that does not wait long for replicas."""
+    """A broker that waits only shortly for replicas."""
     node = Node(tmp_path, **HASTY)
     yield node
     node.close()

@@ -90,7 +90,7 @@ class Node(harness.Node):
         return self.groups.offset_commit(request, 8)
 
     def many(self, count: int) -> OffsetCommit.Request:
-        """A commit of many partitions."""
+        """Returns a commit of so many partitions."""
         topic, asked = (
             OffsetCommit.Request.OffsetCommitRequestTopic,
             OffsetCommit.Request.OffsetCommitRequestPartition,
@@ -105,7 +105,7 @@ class Node(harness.Node):
         self.replicas.append(tp, batch.build(), 1, self.clock.now_ms())
 
     def join(self, group: str = "g", member_id: str = "", **fields: Any) -> Any:
-        """A JoinGroup, as a coroutine."""
+        """Sends a JoinGroup, as a coroutine."""
         protocol = JoinGroup.Request.JoinGroupRequestProtocol(name="range", metadata=b"")
         request = JoinGroup.Request(
             group_id=group,
@@ -119,13 +119,13 @@ class Node(harness.Node):
         return self.groups.join_group(request, Caller(3, "c", "/127.0.0.1"))
 
     def committed(self, group: str = "g") -> dict[tuple[str, int], int]:
-        """All offsets of the group."""
+        """Returns all offsets of the group."""
         found = self.run(self.groups.committed(OffsetsAsked(group, None)))
         return {(name, index): each.offset for name, all in found for index, each in all.items()}
 
 
 def code(response: OffsetCommit.Response) -> int:
-    """The error of the only partition."""
+    """Returns the error code of the only partition."""
     [topic] = response.topics
     [partition] = topic.partitions
     return int(partition.error_code)

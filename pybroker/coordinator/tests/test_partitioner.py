@@ -30,7 +30,7 @@ def test_a_group_has_the_same_offsets_partition_as_in_kafka() -> None:
 
 
 def test_results_of_long_texts_are_not_cached() -> None:
-    """Thousands of 32 KB each were: a client may choose the names of groups."""
+    """The defect: thousands of names of 32 KB each were cached. A client may choose any names of groups."""
     made: list[tuple[str, int]] = []
 
     @cached_if_short(2)

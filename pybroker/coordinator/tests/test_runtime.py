@@ -204,7 +204,7 @@ def test_a_partition_that_cannot_be_loaded_is_dropped_with_its_leadership(
     node.offsets_topic(leader=2, replicas=(1, 2), isr=(1, 2), epoch=1)
     count = len(begun)
     passed: list[bool] = []
-    node.loop.call_later(pause_s, passed.append, True)  # behind the next attempt, if there were one
+    node.loop.call_later(pause_s, passed.append, True)  # later than the next attempt would be
     node.until(lambda: passed)
     for _ in range(20):
         node.turn()
@@ -303,7 +303,9 @@ def test_a_timer_set_by_a_refused_request_still_fires(node: Node) -> None:
 
 
 def test_refused_requests_leave_nothing_to_the_garbage_collector(node: Node) -> None:
-    """Their futures and frames knew each other: a request of a hundred thousand groups left that many."""
+    """The defect: futures and frames referred to each other. A request with a hundred thousand groups left as many
+    cycles.
+    """
     node.offsets_topic()
 
     async def delete() -> set[int]:

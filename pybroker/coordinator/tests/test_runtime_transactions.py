@@ -1,4 +1,4 @@
-"""What the runtime does with records in transactions, markers and effects, on real logs."""
+"""The runtime with records in transactions, markers and effects, on real logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRODUCER = 9
 
 
 class Transactions:
-    """Admits whatever comes, or answers with ``error``; ``before`` runs first."""
+    """Admits every producer, or answers with ``error``; ``before`` runs first."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[TopicPartition, bool]] = []
@@ -49,14 +49,14 @@ class Transactions:
 
 @pytest.fixture
 def transactions(node: Node) -> Transactions:
-    """The node admits transactions."""
+    """Lets the node admit transactions."""
     node.offsets_topic()
     node.groups.transactions = Transactions()
     return node.groups.transactions
 
 
 def hold(node: Node, offset: int, version: int = 5, epoch: int = 0) -> int:
-    """A TxnOffsetCommit of one offset; its error code."""
+    """Sends a TxnOffsetCommit of one offset, and returns the error code."""
     topic, partition = (
         TxnOffsetCommit.Request.TxnOffsetCommitRequestTopic,
         TxnOffsetCommit.Request.TxnOffsetCommitRequestPartition,
@@ -75,14 +75,14 @@ def hold(node: Node, offset: int, version: int = 5, epoch: int = 0) -> int:
 
 
 def end(node: Node, *, committed: bool, epoch: int = 0) -> Any:
-    """The marker, as a coroutine."""
+    """Writes the marker, as a coroutine."""
     marker = EndTxnMarker(PRODUCER, epoch, 0, committed, 1)
     partition = node.groups.partition_of("g")
     return node.groups.runtime.complete_transaction(partition, marker)
 
 
 def stable(node: Node) -> object:
-    """The offset of t-0 as a stable read sees it."""
+    """Returns the offset of t-0 that a stable read returns."""
     asked = OffsetsAsked("g", [("t", [0])], True)
     [(_, offsets)] = node.run(node.groups.committed(asked))
     return UNSTABLE if offsets[0] is UNSTABLE else offsets[0].offset
@@ -242,7 +242,7 @@ def test_effects_of_a_refused_write_never_run(node: Node) -> None:
     node.groups.runtime.tell(1, decide)
     node.offsets_topic(replicas=(1, 2), isr=(1,), partition_epoch=2)
     node.run(node.groups.runtime.submit(1, decide))
-    assert seen == ["of the write"]  # of the one that was not refused
+    assert seen == ["of the write"]  # the effect of the write that was not refused
 
 
 def test_effects_run_even_if_the_records_are_replicated_late(

@@ -21,7 +21,7 @@ from pybroker.topic_partition import TopicPartition
 from pyclient.protocol import errors
 
 LATER = b"\x00\x63"
-"""The version of a value that nobody knows yet."""
+"""A version of values that does not exist yet."""
 
 
 def append(node: Node, *written: Record, group: str = "g") -> None:

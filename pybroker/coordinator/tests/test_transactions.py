@@ -138,7 +138,7 @@ def test_the_timeout_aborts_with_markers(make: Callable[..., Node]) -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_a_producer_that_takes_over_aborts_with_markers(make: Callable[..., Node], level: int) -> None:
-    """S44: what the one before has left is aborted, and it is fenced."""
+    """S44: the open transaction of the previous producer is aborted, and that producer is fenced."""
     node = make(level=level)
     zombie = node.init()
     node.run(node.transactions.add("x", zombie, [A], level & 2))
@@ -168,7 +168,7 @@ def test_an_answer_waits_for_the_replicas_and_markers_wait_for_the_answer(node: 
 
 
 def test_a_loaded_outcome_has_no_markers_before_the_replicas_have_it(node: Node) -> None:
-    """Otherwise a third replica that lacks it could lead, and decide otherwise."""
+    """Otherwise a third replica that lacks the outcome could become leader, and decide otherwise."""
     producer = node.init()
     node.add(producer)
     node.state_topic(replicas=(1, 2, 3), isr=(1, 2, 3), partition_epoch=1)

@@ -20,7 +20,7 @@ B = TopicPartition("t", 1)
 
 
 class ProducerIds:
-    """Gives 1000, 1001, …"""
+    """Returns the ids 1000, 1001, …"""
 
     def __init__(self) -> None:
         self.last = 999
@@ -67,21 +67,21 @@ class Node(harness.Node):
         self.create(TRANSACTIONS_TOPIC, harness.PARTITIONS, **options)
 
     def init(self, id: str = "x", expected: Producer | None = None, timeout_ms: int = 60_000) -> Producer:
-        """InitProducerId."""
+        """Sends InitProducerId, and returns the producer."""
         found: Producer = self.run(self.transactions.init_producer_id(id, timeout_ms, expected))
         return found
 
     def add(self, producer: Producer, *partitions: TopicPartition, id: str = "x") -> None:
-        """AddPartitionsToTxn of a v2 client."""
+        """Sends AddPartitionsToTxn as a client of transactions v2."""
         self.run(self.transactions.add(id, producer, partitions or (A, B), 2))
 
     def end(self, producer: Producer, committed: bool = True, id: str = "x") -> Producer:
-        """EndTxn v5."""
+        """Sends EndTxn v5, and returns the producer for the next transaction."""
         found: Producer = self.run(self.transactions.end(id, producer, committed, 2))
         return found
 
     def state(self, id: str = "x") -> str:
-        """The state of the transactional id, by its name."""
+        """Returns the name of the transactional id's state."""
         state: str = self.run(self.transactions.describe(id)).transaction_state
         return state
 
@@ -95,7 +95,7 @@ class Node(harness.Node):
 
 
 def until(node: Node, holds: Callable[[], bool]) -> None:
-    """Waits for what a pause of the sender or a timer may come before."""
+    """Waits until ``holds()``, even if a pause of the sender or a timer comes first."""
     deadline = node.loop.time() + PATIENCE_S
     while not holds():
         assert node.loop.time() < deadline

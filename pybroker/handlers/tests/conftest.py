@@ -13,7 +13,7 @@ from pybroker.replication.tests.harness import nodes
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
-    """Makes brokers, whose log dirs lie in one temporary folder, and closes them."""
+    """Makes brokers, whose log dirs are in one temporary folder, and closes them at the end."""
     with nodes(Node, tmp_path) as make:
         yield make
 

@@ -1,4 +1,4 @@
-"""A broker without sockets that is asked by handlers."""
+"""A broker without sockets, as handlers see it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pybroker.replication.tests import harness
 
 
 class FakeProducerIds:
-    """Gives 1000, 1001, …"""
+    """Returns the ids 1000, 1001, …"""
 
     def __init__(self) -> None:
         self.last = 999
@@ -27,7 +27,7 @@ class FakeProducerIds:
 
 
 class FakeConnection(SimpleNamespace):
-    """A client's connection; ``held`` while no other request would be read."""
+    """A client's connection. ``held`` is greater than 0 while it would read no other request."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class FakeConnection(SimpleNamespace):
 
 
 class OneItemTurns(Turns):
-    """Turns that are over when one item has been served; ``count`` of them have been waited for."""
+    """Turns that are over after one item. ``count`` is how many turns have been awaited."""
 
     def __init__(self) -> None:
         super().__init__(itertools.count(0, 2 * TURN_S).__next__)
@@ -79,11 +79,11 @@ class Node(harness.Node):
         return self.endpoints
 
     def call(self, version: int, client_id: str = "c") -> Call:
-        """The context of a request."""
+        """Returns the context of a request."""
         return Call(self, version, client_id, self.connection)  # type: ignore[arg-type]
 
     def ask(self, handler: Any, request: Any, version: int, client_id: str = "c") -> Any:
-        """What the handler returns: a response, None, or a future that waits."""
+        """Calls a handler and returns its result: a response, None, or a future."""
         result = handler.handle(request, self.call(version, client_id))
         if inspect.iscoroutine(result):
             return self.run(result)

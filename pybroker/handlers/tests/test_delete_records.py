@@ -1,4 +1,4 @@
-"""DeleteRecords: the log start, the files, and what survives."""
+"""DeleteRecords: the log start, the files, and which records survive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Request = DeleteRecords.Request
 
 
 def ask(node: Node, offset: int, *, topic: str = "t", timeout_ms: int = 1000) -> tuple[int, int]:
-    """Error code and low watermark."""
+    """Sends a DeleteRecords; returns error code and low watermark."""
     wanted = Request.DeleteRecordsPartition(partition_index=0, offset=offset)
     topics = [Request.DeleteRecordsTopic(name=topic, partitions=[wanted])]
     request = Request(topics=topics, timeout_ms=timeout_ms)

@@ -20,7 +20,9 @@ BIG = 1 << 20
 
 
 def request(*offsets: int, topic: str = "t", **fields: Any) -> Fetch.Request:
-    """Partitions 0… of the topic from these offsets; ``fields`` are of the partition or request."""
+    """Returns a fetch of partitions 0… of the topic from these offsets. ``fields`` are for the partitions or the
+    request.
+    """
     names = {"current_leader_epoch", "last_fetched_epoch", "partition_max_bytes"}
     inner = {"partition_max_bytes": BIG} | {k: v for k, v in fields.items() if k in names}
     outer = {"min_bytes": 1, "max_wait_ms": 0} | {k: v for k, v in fields.items() if k not in names}

@@ -1,4 +1,4 @@
-"""A fetch of many partitions is answered as any other, and others are served meanwhile."""
+"""A fetch of many partitions gets the usual answer, and other requests are served meanwhile."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_fetch_session_of_many_partitions_returns_only_changed_ones(node: Node
 
 
 def begun(node: Node, asked: Any) -> asyncio.Task[Any]:
-    """The request, served until nothing but time or an append ends it."""
+    """Starts the request, and serves it until only time or an append can end it."""
 
     async def begin() -> Any:
         task = waiting.start(fetch.handle(asked, node.call(12)), node.loop)
@@ -182,7 +182,7 @@ def test_every_step_of_a_fetch_of_many_partitions_takes_several_turns(
 def test_the_number_of_partitions_that_waiting_fetches_watch_is_limited(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that has waited longest is answered; a fetch of few does not count."""
+    """Beyond the limit, the fetch that has waited longest is answered. Fetches of few partitions do not count."""
     monkeypatch.setattr(purgatory, "MOST_WATCHED", 2 * MANY)
     node.create(partitions=MANY)
     few = node.ask(fetch, request(0, max_wait_ms=60_000), 12)

@@ -42,7 +42,7 @@ def test_a_fetch_over_its_quota_returns_no_records_and_uses_no_quota(node: Node)
         node.append(VALUE)
     limit(node, 1000)
     delay_ms, counts = told(ask(node, 12, 0))
-    assert (delay_ms, counts) == (0, [9])  # as much as all windows but one allow
+    assert (delay_ms, counts) == (0, [9])  # as many as all windows but one allow
     delay_ms, counts = told(ask(node, 12, 0))
     assert counts == []
     assert delay_ms > 9000

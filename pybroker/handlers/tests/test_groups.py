@@ -1,4 +1,4 @@
-"""Group APIs in each version: what the handler does besides the coordinator."""
+"""Group APIs in each version: the handler's part, beside the coordinator's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Node(groups.Node, harness.Node):
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """A broker with the offsets' topic and topic t of four partitions."""
+    """A broker with ``__consumer_offsets`` and a topic t of four partitions."""
     node = Node(tmp_path)
     node.offsets_topic()
     node.create("t", 4)
@@ -73,7 +73,7 @@ def commit(node: Node, version: int = 9, topic: str = "t", *indexes: int, **fiel
 
 
 def outcomes(response: Any) -> dict[int, int]:
-    """Error codes by partition of a response with one topic."""
+    """Returns the error codes by partition of a response with one topic."""
     [topic] = response.topics
     return {each.partition_index: each.error_code for each in topic.partitions}
 
@@ -110,7 +110,7 @@ def test_a_group_whose_partition_has_no_leader_has_no_coordinator(node: Node) ->
 
 
 class Controller:
-    """Creates the topic that ``node`` had."""
+    """A controller that creates the topic that ``node`` had before."""
 
     def __init__(self, node: Node) -> None:
         self.topic = node.metadata.image.topics[OFFSETS_TOPIC]
@@ -211,7 +211,7 @@ def test_every_version_of_offset_fetch_returns_committed_offsets(node: Node, ver
 
 @pytest.mark.parametrize("version", range(1, 8))
 def test_an_offset_fetch_repeats_an_error_of_the_group_for_each_partition(node: Node, version: int) -> None:
-    """aiokafka took a partition that was left out for one that was never committed, and read it from its beginning."""
+    """Without that, aiokafka takes a missing partition for one without an offset, and reads it from the beginning."""
     node.groups.close()
     topics = [OffsetFetch.Request.OffsetFetchRequestTopic(name="t", partition_indexes=[3, 1])]
     response = ask(node, OffsetFetch, version, group_id="g", topics=topics)
@@ -293,7 +293,7 @@ def test_offset_delete_returns_a_result_per_partition_and_refuses_an_unknown_gro
 
 
 class Transactions:
-    """Admits everything."""
+    """Admits every producer."""
 
     async def admit(self, *who: object, add: bool) -> dict[Any, None]:
         return {}

@@ -1,4 +1,4 @@
-"""Requests to coordinators with many items: served part by part, and answered as they would be in one."""
+"""Requests to coordinators with many items are served part by part, with the same answer as in one part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS = ["g", "h", "g", "i", ""]
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """A broker with the offsets' topic and two topics; each item is served in a turn of its own."""
+    """A broker with ``__consumer_offsets`` and two topics. It serves each item in a separate turn."""
     node = Node(tmp_path)
     node.offsets_topic()
     for name in ("t", "u"):
@@ -50,7 +50,9 @@ async def admit(*who: object, add: bool) -> dict[Any, None]:
 
 
 def topics_of(api: Any, kind: str, leaf: str = "partitions", part: str = "", **fields: Any) -> list[Any]:
-    """Two topics, one without partitions, and one that is not there; of ``t`` a partition that is not there."""
+    """Returns rows of two topics, of one without partitions, and of one that does not exist. ``t`` also has a partition
+    that does not exist.
+    """
     topic = getattr(api.Request, kind)
     names = {"t": [PARTITIONS, *range(PARTITIONS)], "empty": (), "none": range(3), "u": range(PARTITIONS)}
     return [
@@ -116,7 +118,7 @@ def test_requests_for_many_offsets_get_the_same_answer_in_several_parts_as_in_on
 def test_an_error_in_one_part_of_an_offset_fetch_is_the_answer_for_the_whole_group(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients took what stood in the answer for all that was committed."""
+    """The defect: clients took the partial answer for all offsets that were committed."""
     monkeypatch.setattr(offset_writes, "PARTITIONS_AT_ONCE", 3)
     monkeypatch.setattr(offset_fetch, "_ASKED_AT_ONCE", 3)
     commit(node)
@@ -183,7 +185,7 @@ def test_many_members_leave_a_group_in_several_turns(node: Node, monkeypatch: py
 def test_an_offset_commit_of_many_partitions_is_written_in_parts_of_500(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The defect: three brokers did not answer an OffsetCommit of 10,000 partitions in 20 s, because each waited."""
+    """The defect: three brokers needed more than 20 s for an OffsetCommit of 10,000 partitions, as each waited."""
     sizes: list[int] = []
     held: list[int] = []
     plain = node.groups.offset_commit
@@ -203,7 +205,7 @@ def test_an_offset_commit_of_many_partitions_is_written_in_parts_of_500(
 
 
 def test_transaction_markers_of_many_partitions_are_written_in_parts(node: Node) -> None:
-    """WriteTxnMarkers of 25,000 was not answered in 20 s by three brokers, when each waited for itself."""
+    """The defect: three brokers needed more than 20 s for 25,000 markers, because each marker waited separately."""
     written: list[tuple[int, int]] = []
 
     async def write(marker: Any, partitions: list[Any]) -> dict[Any, Any]:
@@ -226,7 +228,7 @@ def test_transaction_markers_of_many_partitions_are_written_in_parts(node: Node)
 
 
 def test_the_timeout_of_delete_records_covers_all_its_parts(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred parts waited a hundred times as long."""
+    """The defect: a hundred parts waited a hundred times as long."""
     left: list[int] = []
     monkeypatch.setattr(delete_records, "WAITING_AT_ONCE", 2)
 

@@ -1,4 +1,4 @@
-"""What is done for all partitions grows with their number and no faster: calls are counted, of Python and of C.
+"""Work for all partitions grows only linearly with their number. The tests count calls of Python and C functions.
 
 Time would tell more, but depends on the machine. A loop that stays inside one C or Cython function counts once; the
 benchmark's suite ``scale`` measures what this misses.
@@ -27,7 +27,7 @@ Nodes = dict[int, Node]
 
 
 class Calls:
-    """How many calls this thread makes inside ``with``."""
+    """Counts the calls that this thread makes inside ``with``."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -44,7 +44,7 @@ class Calls:
 
 
 def assert_grows_slowly(few: int, many: int) -> None:
-    """The calls that FEW and MANY partitions took."""
+    """Checks that MANY partitions take at most ``MOST`` times as many calls as FEW."""
     assert many > MANY, "not even one for each partition"
     assert many <= MOST * few, f"{few} calls for {FEW} partitions, {many} for {MANY}"
 
@@ -130,7 +130,7 @@ def topics_of_one(partitions: int) -> list[Creatable]:
 
 
 def finishing_of(ask: Administration) -> asyncio.Task[None]:
-    """What finishes the deletions after their answers."""
+    """Returns the task that finishes deletions after their answers."""
     finishing = ask.broker.controller.deletions._finishing
     assert finishing is not None
     return finishing

@@ -12,7 +12,7 @@ from pyclient.protocol import InitProducerId, errors
 
 
 def ask(node: Node, version: int = 5, **fields: Any) -> tuple[int, int, int]:
-    """Error code, producer id and epoch."""
+    """Sends InitProducerId; returns error code, producer id and epoch."""
     fields = {"transactional_id": None} | fields
     answer = node.ask(init_producer_id, InitProducerId.Request(**fields), version)
     return answer.error_code, answer.producer_id, answer.producer_epoch

@@ -25,7 +25,7 @@ def ask(
     replica: int = -1,
     times: int = 1,
 ) -> Any:
-    """The answer for partition 0 of topic t."""
+    """Sends ListOffsets; returns the answer for partition 0 of topic t."""
     wanted = Request.ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
     topic = Request.ListOffsetsTopic(name="t", partitions=[wanted] * times)
     request = Request(replica_id=replica, isolation_level=isolation, topics=[topic])
@@ -38,7 +38,7 @@ def found(answer: Any) -> tuple[int, int, int]:
 
 
 def fill(node: Node) -> None:
-    """Records dated 1000, 1001, 1002 and 3000, 3001 and 2000, in epoch 4."""
+    """Appends records dated 1000, 1001, 1002 and 3000, 3001 and 2000, in epoch 4."""
     node.create(epoch=4)
     for timestamp, count in ((1000, 3), (3000, 2), (2000, 1)):
         node.replicas.append(TP, batch(*[b"v"] * count, timestamp=timestamp), 1, NOW)

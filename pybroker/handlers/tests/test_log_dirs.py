@@ -17,7 +17,7 @@ Described = dict[str, dict[tuple[str, int], Any]]
 
 
 def describe(node: Node, topics: list[Any] | None = None) -> Described:
-    """Partitions by log dir."""
+    """Sends DescribeLogDirs; returns partitions by log dir."""
     response = node.ask(describe_log_dirs, DescribeLogDirs.Request(topics=topics), 5)
     assert response.error_code == 0
     return {
@@ -31,7 +31,7 @@ def describe(node: Node, topics: list[Any] | None = None) -> Described:
 
 
 def alter(node: Node, path: str, topic: str = "t", index: int = 0) -> int:
-    """The error's code."""
+    """Sends AlterReplicaLogDirs; returns the error code."""
     request = AlterReplicaLogDirs.Request
     named = request.AlterReplicaLogDirTopic(name=topic, partitions=[index])
     dirs = [request.AlterReplicaLogDir(path=path, topics=[named])]

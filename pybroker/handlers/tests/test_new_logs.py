@@ -35,7 +35,7 @@ LAST = MANY - 1
 
 @pytest.fixture
 def fresh(node: Node) -> Node:
-    """Its topic has no logs yet: not that of its last partition, at least."""
+    """Returns the broker with a topic without logs; at least the last partition has none."""
     node.create(partitions=MANY, makes_logs=False)
     assert not has_log(node)
     return node

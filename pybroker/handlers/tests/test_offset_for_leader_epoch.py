@@ -26,7 +26,7 @@ def end(answer: Any) -> tuple[int, int]:
 
 
 def fill(node: Node) -> None:
-    """Two records in epoch 1, three in epoch 4, one in epoch 5."""
+    """Appends two records in epoch 1, three in epoch 4, one in epoch 5."""
     for epoch, count in ((1, 2), (4, 3), (5, 1)):
         node.create(epoch=epoch)
         for _ in range(count):

@@ -26,20 +26,20 @@ Partition = Produce.Response.PartitionProduceResponse
 
 
 def request(records: Any, *, topic: str = "t", acks: int = 1, **fields: Any) -> Produce.Request:
-    """A request for partition 0, with name and id of the topic."""
+    """Returns a request for partition 0, with name and id of the topic."""
     data = Request.PartitionProduceData(index=0, records=records)
     named = Request.TopicProduceData(name=topic, topic_id=topic_id(topic), partition_data=[data])
     return Request(acks=acks, timeout_ms=1000, topic_data=[named], **fields)
 
 
 def send(node: Node, records: Any, version: int = 11, client_id: str = "c", **options: Any) -> Any:
-    """The answer for partition 0."""
+    """Sends records; returns the answer for partition 0."""
     response = node.ask(produce, request(records, **options), version, client_id)
     return response.responses[0].partition_responses[0]
 
 
 def code(node: Node, records: Any, version: int = 11, **options: Any) -> str:
-    """The error's name, NONE where there is none."""
+    """Sends records; returns the name of the error, NONE without an error."""
     answer = send(node, records, version, **options)
     error = errors.by_code(answer.error_code)
     if error is None:
@@ -294,14 +294,14 @@ def test_a_produce_returns_the_new_leader_from_version_10_on(node: Node) -> None
 
 
 def large_batch(size: int = 3 << 20, codec: Codec = Codec.ZSTD) -> bytes:
-    """A small batch that unpacks to ``size`` bytes."""
+    """Returns a small batch that unpacks to ``size`` bytes."""
     builder = Builder(codec=codec)
     builder.append(NOW, None, bytes(size))
     return bytes(builder.build())
 
 
 def of_many(records: list[bytes], acks: int = 1) -> Produce.Request:
-    """A request that names one partition again and again."""
+    """Returns a request that names the same partition for each batch."""
     data = [Request.PartitionProduceData(index=0, records=memoryview(bytearray(each))) for each in records]
     return Request(acks=acks, timeout_ms=1000, topic_data=[Request.TopicProduceData(name="t", partition_data=data)])
 
@@ -394,7 +394,7 @@ def test_a_large_produce_with_acks_0_fails_only_after_its_valid_batches_are_appe
 
 
 def test_a_produce_whose_batches_are_refused_leaves_nothing_to_the_garbage_collector(node: Node) -> None:
-    """Which seldom looks at all there is; the request's bytes would stay until then."""
+    """The collector seldom looks at all objects, and the request's bytes would stay until then."""
     node.create("t")
     with leaves_nothing(Request):
         node.ask(produce, of_many([large_batch()[:-1] + b"!"] * 3), 9)

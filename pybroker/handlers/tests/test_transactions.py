@@ -1,4 +1,4 @@
-"""Transaction APIs in each version: what the handler does besides the coordinator."""
+"""Transaction APIs in each version: the handler's part, beside the coordinator's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def ask(node: Node, api: Api, version: int, **fields: Any) -> Any:
-    """The response, which its version can express."""
+    """Sends a request; returns the response, after checking that its version can encode it."""
     response = HANDLERS[api](api.Request(**fields), node.call(version))
     if inspect.isawaitable(response):
         response = node.run(response)
@@ -59,14 +59,14 @@ def ask(node: Node, api: Api, version: int, **fields: Any) -> Any:
 
 
 def init(node: Node, version: int = 5, **fields: Any) -> tuple[int, int, int]:
-    """Error code, producer id and epoch."""
+    """Sends InitProducerId; returns error code, producer id and epoch."""
     fields = {"transactional_id": "x", "transaction_timeout_ms": 60_000} | fields
     answer = ask(node, InitProducerId, version, **fields)
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
 def add(node: Node, version: int, producer: tuple[int, int], *names: str) -> list[int]:
-    """The codes of partition 0 of the topics."""
+    """Sends AddPartitionsToTxn; returns the error codes of partition 0 of the topics."""
     topics = [
         AddPartitionsToTxn.Request.AddPartitionsToTxnTopic(name=name, partitions=[0])
         for name in names or ("t",)
@@ -93,7 +93,7 @@ def add(node: Node, version: int, producer: tuple[int, int], *names: str) -> lis
 
 
 def end(node: Node, version: int, producer: tuple[int, int], committed: bool = True) -> tuple[int, int, int]:
-    """Error code, next producer id and epoch."""
+    """Sends EndTxn; returns error code, next producer id and epoch."""
     answer = ask(
         node,
         EndTxn,
@@ -180,7 +180,7 @@ def test_a_verify_only_request_checks_which_partitions_belong_to_the_transaction
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_many_partitions_are_added_to_a_transaction_in_several_turns(node: Node, version: int) -> None:
-    """Each is answered, also one that is named again and again."""
+    """Each partition is answered, even one that the request names several times."""
     init(node)
     node.turns = OneItemTurns()
     names = ["t"] * 7

@@ -1,6 +1,6 @@
-"""Drives a shard without a runtime: a log in a list, a clock in a number, replies kept.
+"""Drives a shard without a runtime: the log is a list, the clock a number, and replies are kept.
 
-``refuse`` makes the next writes fail, as a partition with too few replicas would.
+``refuse`` lets the next writes fail, like a partition with too few replicas.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RANGE = {"range": subscription("t")}
 
 
 def _topics(topic: Any, partition: Any, offsets: Offsets, metadata: str | None) -> list[Any]:
-    """The rows of a commit, of these two classes."""
+    """Returns the rows of a commit. ``topic`` and ``partition`` are their classes."""
     return [
         topic(
             name=name,
@@ -128,7 +128,7 @@ class Driver:
     def group(self, group_id: str = "g") -> Any:
         return self.shard.groups[group_id]
 
-    # What a runtime does
+    # The work of a runtime
 
     def perform(self, event: Event, ticket: Ticket | None = None) -> Result:
         """Applies one event and its effects."""
@@ -160,7 +160,7 @@ class Driver:
         return result
 
     def send(self, event: Event) -> Ticket:
-        """A request."""
+        """Sends a request."""
         ticket = Ticket()
         self.perform(event, ticket)
         return ticket
@@ -283,7 +283,7 @@ class Driver:
         version: int = 3,
         guard: Guard | None = None,
     ) -> Ticket:
-        """A TxnOffsetCommit of an admitted transaction, or of one that ``guard`` tells."""
+        """Sends a TxnOffsetCommit. By default the transaction is admitted; otherwise ``guard`` decides."""
         kind = TxnOffsetCommit.Request
         topic, partition = kind.TxnOffsetCommitRequestTopic, kind.TxnOffsetCommitRequestPartition
         request = kind(
@@ -303,14 +303,14 @@ class Driver:
         )
 
     def end(self, producer: Producer, *, committed: bool) -> None:
-        """A marker is written."""
+        """Writes a marker."""
         self.log.append(Marker(producer, committed))
         self._replay(self.log[-1])
 
     def committed(
         self, *, group: str = "g", stable: bool = False
     ) -> dict[tuple[str, int], int | str]:
-        """All offsets of the group; with ``stable`` "?" where a transaction holds one."""
+        """Returns all offsets of the group; with ``stable``, "?" for offsets that are pending in a transaction."""
         asked = OffsetsAsked(group, None, stable)
         ticket = self.send(lambda result: self.shard.fetch(asked, result))
         return {
@@ -336,7 +336,7 @@ class Driver:
     # Whole scenes
 
     def member(self, **options: Any) -> tuple[str, Ticket]:
-        """Joins as a new member: its id, and the ticket of the JoinGroup that waits."""
+        """Joins as a new member. Returns its id, and the ticket of its JoinGroup, which waits."""
         first = self.join(**options)
         if not first.waits and first.code == errors.MemberIdRequired.code:
             member_id = first.answer.member_id
@@ -350,13 +350,13 @@ class Driver:
         return {member.id for member in members[:-1]}
 
     def stable(self, count: int, **options: Any) -> list[str]:
-        """A stable group of ``count`` new members, whose assignment is their own id."""
+        """Makes a stable group of ``count`` new members, each with its own id as its assignment. Returns the ids."""
         joined = [self.member(**options) for _ in range(count)]
         self.pass_ms(10)
         return self.settle([id for id, _ in joined], options.get("group", "g"))
 
     def settle(self, ids: list[str], group: str = "g") -> list[str]:
-        """All members sync."""
+        """Lets all members sync."""
         generation = self.group(group).generation
         leader = self.group(group).members.leader_id
         for id in [each for each in ids if each != leader]:

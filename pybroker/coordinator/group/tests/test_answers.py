@@ -165,7 +165,7 @@ def test_older_clients_are_told_their_former_id_as_the_leader() -> None:
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_a_static_member_with_another_subscription_waits_until_it_joins_again(leads: bool) -> None:
-    """As in Kafka, which looks at the protocol's name alone; Java's consumer joins again, in its new generation."""
+    """As in Kafka, which compares only the protocol's name. Java's consumer joins again in its new generation."""
     driver = Driver()
     ids = [driver.member(instance=instance)[0] for instance in ("i1", "i2")]
     driver.pass_ms(10)
@@ -307,7 +307,7 @@ def test_metadata_is_only_shown_of_a_stable_group() -> None:
 
 
 def test_a_member_with_more_protocols_than_any_client_has_is_refused() -> None:
-    """Each is compared with those of the other members, in one turn of the loop."""
+    """One turn of the loop compares each protocol with those of the other members."""
     driver = Driver()
     protocols = {f"protocol-{number}": b"" for number in range(101)}
     assert driver.join(protocols=protocols).code == errors.InvalidRequest.code
@@ -316,7 +316,7 @@ def test_a_member_with_more_protocols_than_any_client_has_is_refused() -> None:
 
 
 def test_the_metadata_of_a_member_are_limited_by_its_groups_record() -> None:
-    """Each member of 90 MB was kept until its session ended."""
+    """The defect: each member of 90 MB was kept until its session ended."""
     driver = Driver()
     half = b"x" * (1 << 19)
     assert driver.join(protocols={"range": half, "sticky": half + b"x"}).code == errors.InvalidRequest.code

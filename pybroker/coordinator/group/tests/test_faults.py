@@ -130,7 +130,7 @@ LONG = "x" * 40_000
 
 
 ASTRAL = "\N{GRINNING FACE}" * 8_191
-"""It fits into a text of the wire, but not with a random id behind it."""
+"""A client id that fits into a request's text, but not together with the random part of a member id."""
 
 
 @pytest.mark.parametrize(

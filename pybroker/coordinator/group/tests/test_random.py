@@ -1,4 +1,4 @@
-"""Random requests, legal and illegal, failing writes and lost time: what must hold after each."""
+"""Random valid and invalid requests, failing writes and pauses. Invariants are checked after each step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTINGS = GroupSettings(
 
 
 class Crowd:
-    """Clients that do anything at all."""
+    """Clients that send random requests."""
 
     def __init__(
         self, seed: int, refusals: float = 0.1, settings: GroupSettings = SETTINGS
@@ -46,7 +46,7 @@ class Crowd:
         self.refusals = refusals
         self.driver = Driver(settings)
         self.members: dict[str, int] = {}
-        """Ids that were given out, with the generation last told."""
+        """The ids of members, each with the generation of its last response."""
         self.tickets: list[Ticket] = []
         self.joins: list[Ticket] = []
         self.generation = 0
@@ -151,7 +151,7 @@ class Crowd:
 
 
 def check_group(driver: Driver) -> None:
-    """What holds between any two events."""
+    """Checks the invariants that hold between any two events."""
     group = driver.shard.groups.get("g")
     if group is None:
         return
@@ -172,7 +172,7 @@ def check_group(driver: Driver) -> None:
 
 
 def check_offsets(store: OffsetStore, groups: Iterable[str]) -> None:
-    """What is found by topic, by group and by producer is the same."""
+    """Checks that look-ups by topic, by group and by producer find the same offsets."""
     by_group = {
         (group, topic, index)
         for group in groups
@@ -185,14 +185,14 @@ def check_offsets(store: OffsetStore, groups: Iterable[str]) -> None:
 
 
 def offsets_of(driver: Driver, id: str) -> list[Any]:
-    """Offsets without their numbers, which count replays."""
+    """Returns the group's offsets without their numbers, which count replays."""
     return sorted((*place, each._replace(number=0)) for *place, each in driver.shard.offsets.of(id))
 
 
 def durable(driver: Driver, *, empty: bool) -> dict[str, Any]:
     """Returns what must survive a failover: committed offsets, and assignments that members have received.
 
-    With ``empty`` also the generation of empty groups, which goes on even if it cannot be written.
+    With ``empty``, also returns the generation of empty groups, which grows even if it cannot be written.
     """
     phases = (STABLE, EMPTY) if empty else (STABLE,)
     state: dict[str, Any] = {}
@@ -272,7 +272,7 @@ def test_records_that_loading_skips_do_not_matter(seed: int) -> None:
 
 
 def batch_of(entry: Any, offset: int) -> bytes:
-    """The entry as it lies in a log at ``offset``; a marker's own does not matter."""
+    """Returns the entry as a batch at ``offset``. For a marker, the offset does not matter."""
     if isinstance(entry, Marker):
         marker = EndTxnMarker(entry.producer.id, entry.producer.epoch, 0, entry.committed, 1)
         return encode(marker, 0)

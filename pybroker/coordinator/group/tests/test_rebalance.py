@@ -180,7 +180,7 @@ def test_a_group_takes_no_more_members_than_group_max_size() -> None:
 
 
 def test_the_metadata_of_all_members_of_a_group_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise one group takes all memory: a member that waits may have said a megabyte, and stays for minutes."""
+    """Otherwise one group could take all memory: a waiting member may report a megabyte, and stays for minutes."""
     large, small = {"range": subscription("t" * 1000)}, {"range": subscription("t")}
     monkeypatch.setattr(joining, "_MOST_BYTES_OF_ALL", 3_000)
     driver = Driver()
@@ -202,7 +202,7 @@ def test_the_metadata_of_all_members_of_a_group_are_limited(monkeypatch: pytest.
 def test_a_group_rebalances_without_a_member_whose_metadata_are_too_large(
     is_synced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise nobody reads the member's partitions, or all wait for the assignment of a leader that has gone."""
+    """Otherwise nobody would read the member's partitions, or all would wait for a leader that has gone."""
     large = {"range": subscription("t" * 2_000)}
     driver = Driver()
     leader, other = driver.stable(2)

@@ -1,4 +1,4 @@
-"""Offsets committed in transactions: when they count, and which reads wait for them (KIP-447)."""
+"""Offsets committed in transactions: when they take effect, and which reads wait for them (KIP-447)."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_verified_transaction_must_be_verified_again_after_its_end(
 
 
 def test_the_marker_of_the_transaction_before_does_not_end_the_next_one() -> None:
-    """Transactions v2: epoch 0's marker has epoch 1, with which the next one has already begun."""
+    """With transactions v2, the marker of epoch 0 has epoch 1, in which the next transaction has already begun."""
     driver = Driver()
     driver.commit_in_transaction({("t", 0): 5}, FIRST, version=5)
     following = Producer(FIRST.id, 1)

@@ -1,4 +1,4 @@
-"""Drives a shard without a runtime: a log in a list, a clock in a number, effects kept."""
+"""Drives a shard without a runtime: the log is a list, the clock a number, and effects are kept."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Driver:
         """Returns a coordinator that has loaded only the log."""
         return Driver(list(self.log), level=self.level, **options)
 
-    # What a runtime does
+    # The work of a runtime
 
     def perform(self, event: Callable[[Result], None]) -> Any:
-        """The answer to one event, carried out; raises the error that came instead."""
+        """Carries out one event and returns its answer. Raises the answer if it is an error."""
         result = Result(Moment(WALL + self.monotonic_ms, self.monotonic_ms), "token")
         event(result)
         if result.records and self.refuses:
@@ -97,7 +97,7 @@ class Driver:
         self.perform(lambda result: self.shard.add(id, producer, wanted, version, result))
 
     def verify(self, producer: Producer, *partitions: TopicPartition, id: str = ID) -> list[str | None]:
-        """The outcomes by name, in the order of the partitions."""
+        """Returns the names of the outcomes, in the order of the partitions."""
         found = self.perform(lambda result: self.shard.verify(id, producer, partitions, result))
         return [found[each] and found[each].name for each in partitions]
 

@@ -22,7 +22,7 @@ PRODUCER = Producer(7, 0)
 
 
 class Coordinator:
-    """Answers ``errors`` one after the other, then well."""
+    """Answers with ``errors``, one after the other, and then with success."""
 
     def __init__(self, *failures: KafkaError) -> None:
         self.failures = list(failures)
@@ -49,7 +49,7 @@ class Coordinator:
 
 
 def admit(coordinator: Coordinator, *, add: bool, **settings: str) -> list[str | None]:
-    """The outcomes for A and B by name; a sleep moves the clock."""
+    """Returns the names of the outcomes for A and B. A sleep advances the clock."""
     clock = ManualClock()
 
     async def sleep(seconds: float) -> None:

@@ -25,7 +25,7 @@ GONE_TOPIC = TopicImage("gone", b"g" * 16, (PartitionImage(0, HERE, 0, 0, (HERE,
 
 
 class World:
-    """A coordinator with partitions 0 and 1 of t, led here and there; a sleep is a turn of the loop."""
+    """A coordinator with partition 0 of t, led here, and partition 1, led elsewhere. A sleep is a turn of the loop."""
 
     def __init__(self) -> None:
         self.hosted = True
@@ -38,7 +38,7 @@ class World:
         self.unreachable: set[int] = set()
         self.leaders = (HERE, THERE)
         self.events: list[MetadataDelta] = []
-        """What has happened to the metadata before t came."""
+        """The changes of the metadata before t appeared."""
 
     def image(self) -> MetadataImage:
         partitions = tuple(
@@ -50,7 +50,7 @@ class World:
             image = image.apply(event)
         return image.apply(MetadataDelta(changed={"t": topic}))
 
-    # What the sender asks
+    # Interfaces that the sender uses
 
     def is_hosted(self, partition: int, leader_epoch: int | None = None) -> bool:
         assert (partition, leader_epoch) == (3, EPOCH)
@@ -72,7 +72,7 @@ class World:
 
 
 class Writer:
-    """Writes into the world's list."""
+    """Writes markers into the world's list."""
 
     def __init__(self, world: World, broker: int) -> None:
         self.world, self.broker = world, broker
@@ -93,7 +93,7 @@ def ending(*partitions: TopicPartition) -> Ending:
 
 
 def send(world: World, *partitions: TopicPartition) -> Ending:
-    """Sends, and lets the loop run until the ending has ended."""
+    """Sends the markers, and lets the loop run until the ending is over."""
 
     async def run() -> None:
         sender = MarkerSender(world, world.image, world.writer, world.sleep)

@@ -1,4 +1,4 @@
-"""Markers into local partitions, at any broker's request."""
+"""Writing markers into local partitions at the request of any broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MARKER = EndTxnMarker(7, 1, 0, True, 2)
 
 
 class Replicas:
-    """Appends to a list; ``promises`` has what a topic's promise ends with, ``errors`` refusals."""
+    """Appends to a list. By topic, ``promises`` has the result of its promise, and ``errors`` the error of an append.
+    """
 
     def __init__(self) -> None:
         self.appended: list[TopicPartition] = []

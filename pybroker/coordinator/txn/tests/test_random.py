@@ -1,4 +1,4 @@
-"""Random calls of several owners of one id, reloads among them: what holds after each."""
+"""Random calls of several owners of one id, and reloads. Invariants are checked after each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyclient.protocol.errors import InvalidProducerIdMapping, KafkaError, Produ
 
 
 class Run:
-    """One seeded history. Those who ever were given an id and epoch go on using them."""
+    """One history from a seed. Owners that ever got an id and epoch go on using them."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -27,7 +27,7 @@ class Run:
             self.driver.shard.transactions["x"] = exhausted
             self.owners = [Producer(exhausted.producer_id, exhausted.epoch)]
         self.rightful: Producer | None = self.owners[0]
-        """The owner of whom nobody and no timeout has taken the id since it was given."""
+        """The owner that still has the id: no other owner and no timeout has taken it since."""
 
     def step(self) -> None:
         act = self.random.choice(
@@ -85,7 +85,7 @@ class Run:
         assert (state.state is ONGOING) == ("x" in self.driver.shard.ongoing)
 
     def check_reload(self) -> None:
-        """A coordinator that has only the last record knows the same and has the same to do."""
+        """Checks that a coordinator with only the last record has the same state and the same pending effects."""
         again = Driver(self.driver.log[-1:], level=self.level, ids=0)
         state = self.driver.state
         if (state.producer_id, state.epoch) == (again.state.producer_id, again.state.epoch):

@@ -28,7 +28,7 @@ OTHER = TopicPartition("t", 1)
 
 
 class Coordinator:
-    """A coordinator that answers ``verdict`` once ``word`` is done, if there is one. It records the requests."""
+    """A coordinator that answers ``verdict``, after the future ``word`` if that is set. It records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, list[TopicPartition], bool]] = []
@@ -70,7 +70,7 @@ def end(node: Node, epoch: int, *, version: int = 2) -> None:
 
 
 def write(node: Node, sequence: int = 0, version: int = 12, **options: Any) -> str:
-    """The outcome of one transactional batch in partition 0."""
+    """Sends one transactional batch to partition 0, and returns the outcome."""
     return code(node, transactional(sequence, **options), version, transactional_id="x")
 
 
@@ -309,7 +309,7 @@ def test_a_topic_recreated_while_the_coordinator_is_asked_gets_no_batch(node: No
 
 
 def leadership(node: Node, leaders: tuple[int, int], epoch: int) -> None:
-    """The leader of the two partitions from now on; where that changes, in ``epoch``."""
+    """Sets the leaders of the two partitions. A changed leader leads in ``epoch``."""
     topic = node.metadata.image.topics["t"]
     partitions = tuple(
         each
@@ -341,7 +341,7 @@ def asked_for_both(node: Node) -> Callable[[], list[int]]:
 
 
 def test_a_partition_that_the_broker_began_to_lead_while_it_asked_refuses_its_batch(node: Node) -> None:
-    """Its client repeats that batch; where it is refused for good, aiokafka commits the rest of the transaction."""
+    """The client sends the batch again. After a final refusal, aiokafka would commit the rest of the transaction."""
     leadership(node, (1, 2), 1)
     codes = asked_for_both(node)
     assert node.transactions.asked[-1][3] == [TP]

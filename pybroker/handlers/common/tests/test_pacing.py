@@ -1,4 +1,4 @@
-"""A request of many items is served in several turns, and answered as it would be in one."""
+"""A request with many items is served in several turns, with the same answer as in one turn."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ NAMES = [f"t{number}" for number in range(5)]
 
 
 class Counting:
-    """Allows the rights in ``allowed``, and counts the questions."""
+    """An authorizer that allows the rights in ``allowed``, and counts the questions."""
 
     def __init__(self) -> None:
         self.version = 0
         self.allowed: set[str] = set()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.request = ""
-        """The last that it was asked for."""
+        """The API of the last question."""
 
     def authorize(
         self, principal: str, host: str, operation: AclOperation, kind: AclResourceType, name: str, *,

@@ -36,8 +36,8 @@ async def passes(settings: object) -> None:
 
 
 class Administration:
-    """``await administration(Api, version, request)`` is what the handler answers. An answer to Metadata, which has the
-    partitions in bytes, is decoded.
+    """``await administration(Api, version, request)`` returns the handler's answer. An answer to Metadata is decoded,
+    because it has the partitions in bytes.
     """
 
     def __init__(self, node: ClusterNode, config: BrokerConfig) -> None:
@@ -75,7 +75,7 @@ class Administration:
 def run(
     scenario: Callable[[Administration], Awaitable[None]], settings: dict[str, str] | None = None
 ) -> None:
-    """Runs ``scenario`` with a broker of these settings and a store of its own."""
+    """Runs ``scenario`` with a broker with these settings, on its own store."""
 
     async def main(folder: str) -> None:
         store = await EmbeddedStore.open(os.path.join(folder, "coordination.db"))

@@ -261,7 +261,7 @@ def test_settings_cannot_be_changed_without_a_controller() -> None:
 
 @pytest.mark.parametrize("api", [AlterConfigs, IncrementalAlterConfigs], ids=lambda api: api.name)
 def test_a_resource_that_a_long_request_names_twice_is_refused(api: Any) -> None:
-    """However far apart: the request is written piece by piece."""
+    """It is refused even if it is in different pieces: the request is written piece by piece."""
 
     async def scenario(ask: Administration) -> None:
         names = [f"g{number}" for number in range(250)]

@@ -17,7 +17,7 @@ TRANSACTIONS = features.TRANSACTION_VERSION
 
 
 class FakeController:
-    """Decides as the real one does, without a store."""
+    """Decides as the real controller does, without a store."""
 
     is_controller = True
 

@@ -23,7 +23,7 @@ Growing = CreatePartitions.Request.CreatePartitionsTopic
 
 
 def limit(ask: Administration, rate: float) -> None:
-    """``rate`` partitions a second, and no burst above ten times as many."""
+    """Sets a quota of ``rate`` partitions a second, with bursts of at most ten times as many."""
     ask.broker.quotas = ClientQuotas(Windows(), Windows(10, 1000))
     ask.broker.quotas.update({Entity("alice"): {MUTATIONS: rate}})
 

@@ -28,7 +28,7 @@ def deletion(name: str, mechanism: int = 1) -> Request.ScramCredentialDeletion:
 
 
 async def asked(ask: Administration, request: Request) -> dict[str, int]:
-    """The error code of each user."""
+    """Returns the error code of each user."""
     response = await ask(AlterUserScramCredentials, 0, request)
     found = {each.user: each.error_code for each in response.results}
     assert len(found) == len(response.results)

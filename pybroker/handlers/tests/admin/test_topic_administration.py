@@ -146,7 +146,7 @@ def test_delete_topics_is_refused_if_delete_topic_enable_is_false(version: int, 
 
 
 def test_a_topic_that_a_long_request_names_twice_is_refused() -> None:
-    """However far apart: the request is written piece by piece."""
+    """It is refused even if it is in different pieces: the request is written piece by piece."""
 
     async def scenario(ask: Administration) -> None:
         names = [f"t{number}" for number in range(600)]
@@ -214,7 +214,7 @@ def test_the_topics_of_a_long_forwarded_request_are_created_in_several_pieces(mo
 
 
 def test_many_topics_are_deleted_in_pieces_of_100(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it takes; another broker gets the same pieces."""
+    """The size does not depend on the time that a piece takes. Another broker gets the same pieces."""
 
     async def scenario(ask: Administration) -> None:
         ask.broker.turns = OneItemTurns()
@@ -255,7 +255,7 @@ def moving(*indexes: int) -> AlterPartitionReassignments.Request:
 
 
 def test_a_partition_that_a_reassignment_names_twice_is_refused() -> None:
-    """However far apart; what a long request names once is moved."""
+    """It is refused even if it is in different pieces. Partitions that a long request names once are moved."""
 
     async def scenario(ask: Administration) -> None:
         await ask.node.controller.create_topics([NewTopic("t", 150, 1), NewTopic("u", 150, 1)])

@@ -1,4 +1,4 @@
-"""What every assignment of the server-side assignors promises, on many random groups."""
+"""The guarantees of the server-side assignors, checked on many random groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def loads(assigned: Mapping[str, Partitions]) -> dict[str, int]:
 
 
 def check_complete(spec: GroupSpec, assigned: Mapping[str, Partitions]) -> None:
-    """Every partition has one member, who reads its topic."""
+    """Checks that every partition has one member, which reads its topic."""
     owners = Counter(
         (topic, partition)
         for mine in assigned.values()
@@ -49,7 +49,7 @@ def check_complete(spec: GroupSpec, assigned: Mapping[str, Partitions]) -> None:
 
 
 def kept(before: Mapping[str, Partitions], after: Mapping[str, Partitions]) -> int:
-    """How many partitions stay where they were."""
+    """Returns how many partitions stay with the same member."""
     return sum(
         len(partitions & after.get(id, {}).get(topic, frozenset()))
         for id, mine in before.items()

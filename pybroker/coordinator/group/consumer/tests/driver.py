@@ -28,13 +28,13 @@ JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 
 
 def topic_image(name: str, partitions: int, number: int) -> TopicImage:
-    """A topic of that many partitions; its id is made of the number."""
+    """Returns a topic with so many partitions; its id is made from ``number``."""
     each = tuple(PartitionImage(index, 1, 0, 0, (1,), (1,)) for index in range(partitions))
     return TopicImage(name, number.to_bytes(16, "big"), each)
 
 
 def image_of(**topics: int) -> MetadataImage:
-    """Topics by name with their numbers of partitions."""
+    """Returns an image of topics, given by name and number of partitions."""
     made = [topic_image(name, count, 1 + at) for at, (name, count) in enumerate(topics.items())]
     return MetadataImage().apply(MetadataDelta(changed={topic.name: topic for topic in made}))
 
@@ -64,7 +64,7 @@ class Driver(driver.Driver):
         return GroupShard(settings, self._new_id, lambda: self.image, facts)
 
     def again(self) -> Driver:
-        """Returns the coordinator of another broker that has loaded the log."""
+        """Returns a driver whose coordinator, on another broker, has loaded the same log."""
         other = Driver(
             self.image, settings=self.consumer_settings, pace=self.pace, log=list(self.log)
         )
@@ -110,7 +110,7 @@ class Driver(driver.Driver):
         client: str = "c",
         **fields: Any,
     ) -> Ticket:
-        """A heartbeat; ``has``: what the member says it has."""
+        """Sends a heartbeat. ``has`` are the partitions that the member reports as its own."""
         owned = None
         if has is not None:
             owned = [
@@ -142,13 +142,13 @@ class Driver(driver.Driver):
         rebalance_ms: int = 60_000,
         **fields: Any,
     ) -> Ticket:
-        """A member joins, by default to read ``t``."""
+        """Lets a member join, by default to read ``t``."""
         if "subscribed_topic_regex" not in fields:
             fields["subscribed_topic_names"] = list(topics or ("t",))
         return self.beat(member_id, JOIN, has={}, rebalance_timeout_ms=rebalance_ms, **fields)
 
     def describe(self, group: str = "g") -> Any:
-        """ConsumerGroupDescribe."""
+        """Returns the answer to ConsumerGroupDescribe."""
         return self.send(lambda result: self.shard.consumers.describe(group, result)).answer
 
     def consumers(self, group: str = "g") -> ConsumerGroup:
@@ -163,7 +163,7 @@ class Driver(driver.Driver):
         return {self.image.names[id]: set(owned) for id, owned in member.assigned.items()}
 
     def told(self, ticket: Ticket) -> Has | None:
-        """What an answer gives, by the names of topics; None where it says nothing."""
+        """Returns the assignment in an answer, by the names of topics; None if the answer has none."""
         assignment = ticket.answer.assignment
         if assignment is None:
             return None
@@ -174,7 +174,7 @@ class Driver(driver.Driver):
 
 
 class Client:
-    """A member that does what it is told: gives back at once, and says what it has."""
+    """A member that obeys the coordinator: it revokes partitions at once, and reports those that it has."""
 
     def __init__(self, driver: Driver, member_id: str, **fields: Any) -> None:
         self.driver = driver
@@ -190,7 +190,7 @@ class Client:
         return self
 
     def beat(self) -> None:
-        """A heartbeat; says what it has where that has changed."""
+        """Sends a heartbeat. It reports the member's partitions if they have changed."""
         says = self.has if self.has != self._said else None
         self._said = self.has
         instance = {k: v for k, v in self.fields.items() if k == "instance_id"}
@@ -206,7 +206,7 @@ class Client:
 
 
 def settle(clients: Iterable[Client], rounds: int = 20) -> None:
-    """All send heartbeats until the group is stable."""
+    """Lets all clients send heartbeats until the group is stable."""
     members = list(clients)
     for _ in range(rounds):
         for member in members:

@@ -21,7 +21,7 @@ STALE = errors.StaleMemberEpoch.code
 
 
 def two_members() -> tuple[Driver, Client, Client]:
-    """Both in epoch 3; ``one`` has had its two partitions since epoch 2, ``other`` since 3."""
+    """Returns two members in epoch 3. The first has had its two partitions since epoch 2, the second since epoch 3."""
     driver = Driver()
     one, other = Client(driver, "one").come(), Client(driver, "other").come()
     settle([one, other])
@@ -30,7 +30,7 @@ def two_members() -> tuple[Driver, Client, Client]:
 
 
 def commit(driver: Driver, member_id: str, epoch: int, partition: int, version: int = 9) -> int:
-    """The code of committing one partition of ``t``."""
+    """Commits the offset of one partition of ``t``, and returns the error code."""
     topic = OffsetCommit.Request.OffsetCommitRequestTopic
     request = OffsetCommit.Request(
         group_id="g",

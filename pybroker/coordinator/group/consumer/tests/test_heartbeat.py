@@ -127,7 +127,7 @@ def test_a_member_that_does_not_revoke_is_evicted_after_its_rebalance_timeout() 
 @pytest.mark.parametrize(
     ("epoch", "has", "code"),
     [
-        (1, ALL, 0),  # the answer was lost: the member sends the previous epoch, and has nothing else
+        (1, ALL, 0),  # the answer was lost: the member sends the previous epoch, and has no other partitions
         (1, {"t": {0}}, 0),
         (1, None, errors.FencedMemberEpoch.code),
         (1, {"u": {0}}, errors.FencedMemberEpoch.code),
@@ -197,7 +197,7 @@ def test_a_full_group_takes_no_new_member() -> None:
 
 
 def test_the_members_of_a_group_report_together_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member whose names have 128 KB stays for 45 seconds: thousands a second filled the memory."""
+    """The defect: a member with 128 KB of topic names stays for 45 seconds. Thousands a second filled the memory."""
     monkeypatch.setattr(heartbeating, "MOST_BYTES", 5_000)
     driver = Driver()
     assert driver.come(client="c" * 2_000).code == 0

@@ -45,13 +45,13 @@ def assignment(has: Has) -> bytes:
 
 
 def read(data: bytes) -> Has:
-    """An assignment as a classic consumer understands it."""
+    """Parses an assignment as a classic consumer does."""
     message = ConsumerProtocolAssignment.decode(data)
     return {each.topic: set(each.partitions) for each in message.assigned_partitions}
 
 
 def classic_group(driver: Driver, **options: Any) -> str:
-    """A stable classic group of one member that has everything; its id."""
+    """Makes a stable classic group, whose only member has all partitions. Returns the member's id."""
     member_id, joined = driver.member(protocols={"range": metadata("t")}, **options)
     driver.pass_ms(10)
     generation = joined.answer.generation_id
@@ -340,7 +340,7 @@ def test_a_static_classic_member_that_comes_back_as_a_consumer_keeps_its_partiti
 
 
 def test_a_static_member_stays_if_the_join_of_its_replacement_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a member that no client knows has its partitions, and no session of it ends."""
+    """Otherwise a member without a client would keep the partitions, and its session would never end."""
     driver = Driver()
     member_id = classic_group(driver, instance="i")
     Client(driver, "new").come()
@@ -367,7 +367,7 @@ def test_the_bytes_of_members_are_counted_in_both_protocols() -> None:
 
 
 def test_a_rebalance_no_longer_waits_for_a_replaced_static_member() -> None:
-    """Otherwise each return takes memory for as long as the client says, up to weeks."""
+    """Otherwise each return would take memory for the rebalance timeout, which a client may set to weeks."""
     driver = Driver()
     classic_group(driver, instance="i")
     driver.come("new")

@@ -1,7 +1,7 @@
-"""Random members of both protocols, lost answers, crashes, refused writes: what holds after each step.
+"""Random members of both protocols, lost answers, crashes and refused writes. Invariants are checked after each step.
 
-The members' view counts. A partition that a member believes to have, no other may believe to have, unless the
-coordinator has evicted the member. When all have come to rest, every partition is read.
+The checks use the members' own view. No two members may believe that they have the same partition, unless the
+coordinator has evicted one of them. When the group is stable at the end, members read every partition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Member(Client):
         self.topics = topics
         self.loses = False
         self._lost = False
-        """The next heartbeat says everything, and is told everything."""
+        """True if the next heartbeat and its answer must be complete, because an answer was lost."""
 
     def join(self) -> None:
         self.has, self.epoch, self._said = {}, 0, None
@@ -108,7 +108,7 @@ class Crowd:
             self.driver.beat(member.id, LEAVE)
 
     def vanish(self) -> None:
-        """A member stops without leaving. It reads until its session ends."""
+        """Lets a member stop without leaving. It counts as a reader until its session ends."""
         member = self.any()
         if member is not None and len(self.members) > 3:
             self.members.remove(member)
@@ -139,7 +139,7 @@ class Crowd:
             self.driver.change_topics(t=len(self.driver.image.topics["t"].partitions) + 1)
 
     def load(self) -> None:
-        """Another broker becomes the coordinator."""
+        """Lets another broker become the coordinator."""
         if self.dice.random() < 0.5:
             loaded = self.driver.again()
             loaded.monotonic_ms = self.driver.monotonic_ms
@@ -151,7 +151,7 @@ class Crowd:
     def wait(self) -> None:
         self.driver.pass_ms(self.dice.choice([300, 1_000]))
 
-    # What holds
+    # Invariants
 
     def check(self) -> None:
         group = self.driver.shard.groups.get("g")

@@ -1,7 +1,7 @@
 """Members of both protocols that come and go: the group changes its protocol again and again.
 
-The classic ones are eager: they give up everything before they join. Whatever happens, a partition
-has one reader at most; and when all have come to rest, it has one.
+The classic members are eager: they revoke all partitions before they join. A partition never has more than one
+reader. When the group is stable at the end, it has exactly one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEPS = 120
 
 
 class Classic:
-    """A classic consumer; its requests are answered when the group is ready for that."""
+    """A classic consumer. Its requests wait until the group can answer them."""
 
     def __init__(self, driver: Driver, topics: list[str]) -> None:
         self.driver = driver

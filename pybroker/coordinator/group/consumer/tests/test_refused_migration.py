@@ -92,7 +92,7 @@ def test_a_static_member_whose_wait_a_refused_upgrade_ends_is_evicted_when_it_is
 def test_the_record_of_a_classic_group_is_not_built_only_to_see_that_it_is_too_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each member that leaves would take the time of the others' metadata, which may have 16 MB."""
+    """Otherwise each leaving member would take the time to copy the other members' metadata, up to 16 MB."""
     driver = Driver()
     driver.come("new")
     driver.join(protocols={"range": metadata("t" * 200), "none": b""}, version=3)

@@ -1,4 +1,4 @@
-"""A large group: how much is written, and how many heartbeats it takes; no clock is looked at."""
+"""A large group: how many bytes are written, and how many heartbeats are needed. The tests read no clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What configuration says about consumer groups."""
+"""The settings of consumer groups."""
 
 from __future__ import annotations
 

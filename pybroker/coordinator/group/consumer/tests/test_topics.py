@@ -1,4 +1,4 @@
-"""The hash that changes when a topic changes, compared with values of Kafka's own library (hash4j 0.22)."""
+"""The hash that shows changes of topics, compared with values of Kafka's own library (hash4j 0.22)."""
 
 from __future__ import annotations
 
