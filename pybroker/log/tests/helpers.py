@@ -1,4 +1,4 @@
-"""What the tests of the log have in common."""
+"""Helpers of the tests of the log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def open_files(folder: object) -> list[str]:
-    """The files below the folder that this process has open."""
+    """Returns the files below the folder that this process has open."""
     names = []
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile, by another thread
@@ -68,7 +68,7 @@ class UnsyncedFile(DataFile):
 
 
 class UnsyncedStorage(Storage):
-    """Real files, syncs that cost nothing."""
+    """Real files, whose syncs cost nothing."""
 
     def open(self, path: str, *, create: bool = False) -> DataFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -86,7 +86,7 @@ def batch(
     epoch: int = 0,
     **options: object,
 ) -> bytearray:
-    """A v2 batch of records with these values; ``options`` are those of ``Builder``."""
+    """Returns a v2 batch of records with these values; ``options`` are those of ``Builder``."""
     builder = Builder(**options)
     for value in values or (b"v",):
         builder.append(timestamp, key, value)
@@ -94,12 +94,12 @@ def batch(
 
 
 def idempotent(sequence: int, *values: bytes, producer: int = 7, epoch: int = 0, **options: object) -> bytearray:
-    """A batch of an idempotent producer."""
+    """Returns a batch of an idempotent producer."""
     return batch(*values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options)
 
 
 def marker(kind: int, *, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
-    """A transaction marker; kind 0 aborts, 1 commits."""
+    """Returns a transaction marker; kind 0 aborts, 1 commits."""
     builder = Builder(producer_id=producer, producer_epoch=epoch, transactional=True, control=True)
     builder.append(NOW, b"\0\0" + kind.to_bytes(2, "big"), b"\0\0" + coordinator_epoch.to_bytes(4, "big"))
     return bytearray(builder.build())
@@ -140,12 +140,12 @@ def fill(log: Log, values: Iterable[bytes], *, epoch: int = 0) -> None:
 
 
 def numbered(count: int, size: int = 100) -> list[bytes]:
-    """Values that differ and begin with their number."""
+    """Returns values that begin with their number, and so differ."""
     return [b"%06d " % number + bytes(size - 7) for number in range(count)]
 
 
 def contents(log: Log, *, max_bytes: int = 10_000) -> list[tuple[int, bytes]]:
-    """(offset, value) of every record, read as a consumer does."""
+    """Returns (offset, value) of every record, read as a consumer does."""
     found: list[tuple[int, bytes]] = []
     offset = log.log_start_offset
     while (part := log.read(offset, max_bytes)).size:
@@ -161,7 +161,7 @@ def manager(
     storage: Storage | None = None,
     **options: object,
 ) -> LogManager:
-    """A manager of the log dirs; not loaded."""
+    """Returns a manager of the log dirs, without loading them."""
     used = config or LogConfig()
     options = {"cluster_id": "cluster", "node_id": 1} | options
     return LogManager(

@@ -1,4 +1,4 @@
-"""Log dirs of logs with small segments, as their broker loads them."""
+"""Log dirs with small segments, loaded as a broker loads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cut needs is open before it begins, and stays so: see ``test_descriptors``."""
+"""All files that a truncation needs are open before it begins, and stay open: see ``test_descriptors``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIG = LogConfig(segment_bytes=600)
 
 
 def make(root, storage) -> Log:
-    """Twenty offsets in several segments, with producers, and a transaction that was aborted."""
+    """Makes a log of twenty offsets in several segments, with producers and an aborted transaction."""
     log = open_log(root, CONFIG, storage=storage)
     log.append_as_leader(idempotent(0, b"x" * 90, producer=9, transactional=True), 0, NOW)
     log.append_as_leader(marker(0, producer=9), 0, NOW, origin=Origin.COORDINATOR)
@@ -43,8 +43,8 @@ def idle(log: Log) -> None:
 
 
 def cut_with_the_last_descriptors(log: Log, storage: FaultyStorage, offset: int) -> None:
-    """When all is ready for the cut, other files are opened until the cache has closed what it may; then none can be
-    opened any more.
+    """Truncates the log. Just before the change, other files are opened until the cache has closed all that it may
+    close. From then on, no file can be opened.
     """
     lower = truncation._lower
 
@@ -65,7 +65,7 @@ def cut_with_the_last_descriptors(log: Log, storage: FaultyStorage, offset: int)
 @pytest.mark.parametrize("is_deep", [False, True])
 @pytest.mark.parametrize("offset", [19, 17, 11, 7, 1])
 def test_the_files_that_a_truncation_needs_stay_open_until_it_ends(tmp_path, offset, is_deep):
-    """The cache of open files closed the segment's between its opening and the cut, when no descriptor was left."""
+    """The defect: the cache closed the segment's file before the truncation, when no descriptor was left."""
     storage = FaultyStorage()
     log, expected = make(tmp_path / "a", storage), make(tmp_path / "b", FaultyStorage())
     if is_deep:
@@ -79,7 +79,7 @@ def test_the_files_that_a_truncation_needs_stay_open_until_it_ends(tmp_path, off
 
 
 def test_a_truncation_in_a_compaction_gap_opens_no_file_once_it_has_begun(tmp_path):
-    """The end fell below what the journal of producers knows: the log was read in the middle of the truncation."""
+    """The defect: the end was below the reach of the producers' journal, so the truncation read the log halfway."""
     storage = FaultyStorage()
     log = open_log(tmp_path, CONFIG, storage=storage)
     log.append_as_follower(idempotent(0, b"x"), 0, NOW)

@@ -22,7 +22,7 @@ def short_pieces(monkeypatch):
 
 
 def make(root, config: LogConfig | None = None) -> Log:
-    """A hundred batches of three producers, with transactions of another one; the journal does not reach back."""
+    """Makes a log of a hundred batches of four producers, some transactional, with too short a journal."""
     log = open_log(root, config)
     for number in range(100):
         log.append_as_leader(idempotent(number // 3, b"%d" % number, producer=number % 3), number // 25, NOW)

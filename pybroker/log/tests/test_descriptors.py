@@ -1,7 +1,7 @@
 """A process without descriptors refuses requests; its disks have not failed.
 
-One property for everything that the log does: from some step on nothing can be opened, for every step. No log dir fails
-then, what is refused has changed nothing, and when there are descriptors again it works.
+The tests check one property for each operation of the log and each of its steps: from that step on, no file can be
+opened. Then no log dir fails, a refused operation has changed nothing, and it works when descriptors are back.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FOREIGN = "notes.txt"
 
 
 class Synced(FaultyStorage):
-    """Notes which files and folders are on the disk."""
+    """A storage that records which files and folders are on the disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,12 +94,12 @@ class World:
         if is_deep:  # the journal does not reach back
             log.producers._journal.begin_at(log.log_end_offset)
         self.is_enough = False
-        """True where nothing was lacking when the descriptors were back."""
+        """True if the operation needed no descriptor any longer when they were back."""
         self.idle()
 
     @property
     def log(self) -> Log:
-        """The log that is under its name, taken back where it was set aside."""
+        """The log with the name, taken back if it was set aside."""
         return self.logs.get_or_create(TP, TOPIC_ID, self.config)
 
     def idle(self) -> None:
@@ -332,7 +332,7 @@ def test_a_log_deleted_without_free_descriptors_loses_its_files_once_its_deletio
 
 
 def test_a_start_without_descriptors_opens_a_log_dir_completely_or_not_at_all(tmp_path):
-    """It is not repeated: a log dir of which it could not open every log is offline."""
+    """A start is not repeated: a log dir is offline if one of its logs could not be opened."""
     whole = World(tmp_path / "whole")
     for step in count():
         world = World(tmp_path / str(step))

@@ -13,7 +13,7 @@ from pybroker.log.tests.helpers import NOW, batch, open_log
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    """A log of ten records, nothing of it synced."""
+    """A log of ten records, none of them synced."""
     log = open_log(tmp_path)
     for _ in range(10):
         log.append_as_leader(batch(), 0, NOW)

@@ -19,7 +19,7 @@ Damage = Callable[[Path], None]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A partition of several segments: every codec, idempotent and transactional batches, an abort; closed."""
+    """A closed partition of several segments, with every codec, idempotent and transactional batches, and an abort."""
     log = open_log(tmp_path, SMALL)
     fill(log, numbered(100, 300))
     for codec in Codec:

@@ -1,11 +1,11 @@
-"""Syncs of a log on threads, while the loop's thread appends to it, rolls and cuts it: in every order.
+"""Syncs of a log on threads, while the loop's thread appends to it, rolls and truncates it, in every order.
 
-The calls of the storage show what is on the disk. When a ``sync`` ends, it covers what was written before it began; a
-``sync_folder`` covers the names that were there. Neither undoes what a later one has brought to the disk. After every
-step
+The calls of the storage show what is on the disk. When a ``sync`` ends, it covers the bytes that were written before it
+began; a ``sync_folder`` covers the names that existed then. Neither undoes what a later one has brought to the disk.
+After every step
 
-* the recovery point, and what its checkpoint file says, is not beyond what is on the disk;
-* whom the group commit has told that records are safe, they are.
+* neither the recovery point nor its checkpoint file is beyond the records on the disk;
+* all records are on the disk that the group commit has reported as safe.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ TRACED = (durability, log_files)
 
 
 class Disk(Storage):
-    """Real files, and what of them would survive a loss of power.
+    """Real files, with a record of the data that would survive a power loss.
 
-    A file is known by the number that it got when it was made: its inode may be used again.
+    A file is identified by the number that it got when it was made, because its inode may be used again.
     """
 
     def __init__(self) -> None:
         self.run: Interleaving | None = None
         self.changes = 0
         self.synced: dict[int, int] = {}
-        """Bytes of each file that are on the disk."""
+        """How many bytes of each file are on the disk."""
         self.syncing: dict[int, list[list[int]]] = {}
-        """Bytes of each file that syncs which are under way will bring there."""
+        """How many bytes of each file the running syncs will bring to the disk."""
         self.names: dict[str, set[tuple[str, int]]] = {}
-        """Name and file of what each folder has on the disk."""
+        """The names and files that each folder has on the disk."""
         self._numbers = count()
         self._files: dict[int, int] = {}
-        """By inode."""
+        """The numbers of files, by inode."""
         self._told: dict[str, int] = {}
-        """Which sync has told the names of each folder: the one that began last of those that have ended."""
+        """For each folder, the sync that set its names: among the ended ones, the sync that began last."""
 
     def step(self) -> None:
         if self.run is not None:
@@ -88,7 +88,7 @@ class Disk(Storage):
         super().rename(source, target)
 
     def sync_folder(self, path: str) -> None:
-        """The names that were there when it began are on the disk when it ends, but for a sync that began later."""
+        """When it ends, the names that existed at its beginning are on the disk, unless a later sync ended first."""
         began, found = next(self._numbers), self._names(path)
         self.step()
         if began > self._told.get(path, -1):
@@ -100,10 +100,10 @@ class Disk(Storage):
             return {(entry.name, self.file(entry.stat())) for entry in entries if entry.is_file()}
 
     def has(self, path: str, size: int) -> bool:
-        """Whether the file would be there, with that many bytes at least.
+        """Returns whether the file would survive with at least so many bytes.
 
-        A compacted segment stands for the old ones, whichever of its names a crash leaves: those that the old ones have
-        change after it is to be swapped in.
+        A compacted segment counts for the old ones, with each of the names that a crash may leave. The old names only
+        change when it is ready to be swapped in.
         """
         folder, name = os.path.split(path)
         file = self.file(os.stat(path))
@@ -120,7 +120,7 @@ class _File(DataFile):
         self._number = disk.file(os.fstat(fd))
 
     def _changes_from(self, position: int) -> None:
-        """Bytes from ``position`` on are not on disk, and no running sync writes them."""
+        """Notes that bytes from ``position`` on are not on disk, and that no running sync writes them."""
         self._disk.synced[self._number] = min(self._disk.synced.get(self._number, 0), position)
         for size in self._disk.syncing.get(self._number, ()):
             size[0] = min(size[0], position)
@@ -136,7 +136,7 @@ class _File(DataFile):
         super().truncate(size)
 
     def sync(self) -> None:
-        """What was there when it began, and has not changed since, is on the disk when it ends."""
+        """When it ends, all bytes are on the disk that existed at its beginning and have not changed since."""
         self._disk.step()
         size = [self.size()]
         under_way = self._disk.syncing.setdefault(self._number, [])
@@ -163,10 +163,10 @@ class Scenario:
         self.logs.load()
         self.log: Log = self.logs.get_or_create(TP, TOPIC_ID, CONFIG)
         self.cleaner = Cleaner(self.logs, ManualClock(NOW), Throttle(), self.in_turn)
-        """One for all its threads, as a broker has: no two of them compact a log at a time."""
+        """The only cleaner of all threads, as in a broker: no two of them compact a log at a time."""
         self.commit = GroupCommit(self.log, self.on_pool)
         self.promised: list[tuple[int, int]] = []
-        """Which records were told to be safe: the offset below which, and the log's cuts by then."""
+        """The reports of safe records: the offset below which records are safe, and the truncations by then."""
         self.checked: tuple[int, ...] = ()
         self.epoch = 0
         self.sequence = 0
@@ -174,7 +174,7 @@ class Scenario:
             self.append()
         self.disk.run = self.run
 
-    # What the loop's thread does
+    # Actions of the loop's thread
 
     def append(self) -> None:
         self.log.append_as_leader(batch(key=b"%d" % random.Random(self.sequence).randrange(3)), self.epoch, NOW)
@@ -208,7 +208,7 @@ class Scenario:
         self.log.roll(NOW)
 
     def on_loop(self, *deeds: Callable[[], None]) -> Callable[[], None]:
-        """Each of the deeds in one turn of the loop."""
+        """Returns a function that does each of the actions in one turn of the loop."""
 
         def work() -> None:
             for deed in deeds:
@@ -217,7 +217,7 @@ class Scenario:
 
         return work
 
-    # What the threads of the pool do
+    # Actions of the pool's threads
 
     def on_pool(self, work: Callable[[], object], done: Callable[[Exception | None], None]) -> None:
         def run() -> None:
@@ -244,7 +244,7 @@ class Scenario:
             self.log.update_high_watermark(self.log.log_end_offset)
             return work()
 
-    # What must be so
+    # Invariants
 
     def check(self) -> None:
         """Checks that everything below each recovery point is on disk."""
@@ -271,7 +271,7 @@ class Scenario:
 
 
 class _Patient(Interruption):
-    """Lets others run instead of waiting."""
+    """An interruption that lets other threads run instead of waiting."""
 
     def __init__(self, run: Interleaving) -> None:
         super().__init__()
@@ -282,7 +282,7 @@ class _Patient(Interruption):
 
 
 def played(root: Path, schedule: Schedule, play: Callable[[Scenario], None]) -> int:
-    """Runs it once. Returns the number of steps."""
+    """Runs a scenario once, by this schedule. Returns the number of steps."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         scenario = Scenario(root, schedule, monkeypatch)
         with scenario.run:
@@ -291,14 +291,14 @@ def played(root: Path, schedule: Schedule, play: Callable[[Scenario], None]) -> 
 
 
 class SmallDisk(Disk):
-    """Has one inode, so that each new file has one that was used before."""
+    """A disk with one inode, so that each new file has an inode that was used before."""
 
     def inode(self, stat: os.stat_result) -> int:
         return 1
 
 
 def meanwhile(disk: Disk, *works: Callable[[], object]) -> None:
-    """Does ``works`` at the next steps, one at each."""
+    """Does ``works`` at the next steps of the disk, one at each step."""
     rest = list(works)
 
     def step() -> None:
@@ -361,13 +361,13 @@ def test_a_folder_sync_covers_the_files_that_exist_from_its_start_to_its_end(tmp
 
 
 def cut_and_append(scenario: Scenario) -> None:
-    """A sync, and a new leader meanwhile: the log is truncated and grows again."""
+    """Syncs the log, while a new leader truncates it and it grows again."""
     scenario.run.start("sync", scenario.log.flush)
     scenario.run.start("loop", scenario.on_loop(scenario.cut, scenario.append, scenario.append, scenario.wait))
 
 
 def anything(choice: random.Random) -> Callable[[Scenario], None]:
-    """A few deeds of the loop, and some threads."""
+    """Returns a scenario of a few random actions of the loop, and some threads."""
 
     def play(scenario: Scenario) -> None:
         deeds = [scenario.append, scenario.wait, scenario.cut, scenario.roll, scenario.abort, scenario.start_over]
@@ -390,7 +390,7 @@ SCENARIOS = [cut_and_append]
 
 @pytest.mark.parametrize("play", SCENARIOS)
 def test_no_order_of_sync_and_truncation_covers_unsynced_records(tmp_path, play):
-    """Every schedule in which one thread runs up to some step, then the other one to its end."""
+    """Tries every schedule in which one thread runs up to some step, and then the other one to its end."""
     numbers = count()
 
     def steps_of(switches: dict[int, int], first: int) -> int:

@@ -21,7 +21,7 @@ ONE_SEGMENT = LogConfig(retention_ms=-1)
 
 
 def begun(root: Path, config: LogConfig = CONFIG, storage: Storage | None = None) -> tuple[LogManager, Log]:
-    """A log of 40 records in ``a``, synced and in all checkpoint files; ``b`` is empty."""
+    """Makes a log of 40 records in ``a``, synced and in all checkpoint files; ``b`` is empty."""
     logs = manager(root / "a", root / "b", config=config, storage=storage)
     logs.load()
     log = logs.get_or_create(TP, TOPIC_ID, config, str(root / "a"))
@@ -58,7 +58,7 @@ def start_after(root: Path, config: LogConfig = CONFIG) -> int:
 def starts_after_crashes(
     storage: RecordingStorage, root: Path, promise: str, config: LogConfig, every: int = 1
 ) -> set[int]:
-    """Where the log begins after a crash at any moment since the promise."""
+    """Returns the log starts after crashes at all moments since the promise."""
     found = set()
     for image in crash_images(storage.changes, losses=12, every=every):
         if promise in image.promises:
@@ -138,7 +138,7 @@ def test_the_old_log_dirs_checkpoint_forgets_a_log_after_its_move(tmp_path):
 
 
 def test_a_log_truncated_below_its_start_keeps_later_appends(tmp_path):
-    """The leader's log ends below our start: a clean election of it was not possible."""
+    """The leader's log ends below our log start, which is only possible after an unclean election."""
     _, log = begun(tmp_path)
     delete_records(log, 33)
     log.truncate_to(20, NOW)

@@ -1,4 +1,4 @@
-"""What a broker does with its log dirs and the logs in them."""
+"""A broker's log dirs and the logs in them."""
 
 from __future__ import annotations
 
@@ -445,6 +445,6 @@ def test_a_configuration_that_no_log_uses_is_forgotten(tmp_path):
     for retention_ms in range(100):
         logs.reconfigure("t", replace(CONFIG, retention_ms=retention_ms))
     assert some[0].config is some[1].config
-    rules_for.cache_clear()  # it keeps the last ones for a while
+    rules_for.cache_clear()  # it caches the last rules
     gc.collect()
     assert len(logs._configs) == 1

@@ -1,4 +1,4 @@
-"""Random lives of a log against a list that does the same."""
+"""Random operations on a log and on a list that models it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_second_read_of_a_segment_checks_no_bytes_again(log, monkeypatch):
 
 @pytest.mark.parametrize("second", [368_769, 368_796])
 def test_s73_offsets_are_found_through_the_right_segments(tmp_path, second):
-    """The documents' own lookup: segments 0, 368769 (368796 in the other one) and 737337."""
+    """The look-up in Kafka's documents: segments 0, 368769 (368796 in the other document) and 737337."""
     log = open_log(tmp_path, LogConfig(segment_ms=1000))
     bases = (0, second, 737_337)
     for base, end in zip(bases, (second, 737_337, 737_400), strict=True):
@@ -247,7 +247,7 @@ def test_case_2_missing_or_corrupt_index_is_rebuilt(log, damage, suffix):
 
 @pytest.mark.parametrize("entry", [(0x7FFF_FFFF, 0x7FFF_FFFF), (0x7FFF_FFFF, 0), (0x7FFF_FFFF, 80)])
 def test_case_2_a_wrong_index_does_not_define_the_end_of_the_log(log, entry):
-    """No lookup meets an entry that is beyond all offsets, but the end is looked for behind it."""
+    """No look-up meets an index entry beyond all offsets, but the search for the log's end begins behind it."""
     log.close()
     path = log.segments[-1].path.removesuffix("log") + "index"
     with open(path, "rb") as file:
@@ -298,7 +298,7 @@ def test_newest_record_is_the_first_with_the_greatest_timestamp(tmp_path):
 
 
 def test_a_search_by_time_ends_at_a_record_that_has_become_too_large(tmp_path):
-    """It reads as far as it must, as in Kafka: an earlier record of the same batch is found."""
+    """The search reads only as far as necessary, as in Kafka: it finds an earlier record of the same batch."""
     log = open_log(tmp_path)
     builder = Builder(codec=4)
     for number, value in enumerate((b"small", bytes(4096), b"small")):
@@ -318,7 +318,7 @@ def test_a_search_by_time_ends_at_a_record_that_has_become_too_large(tmp_path):
 
 
 def message(offset: int, value: bytes, magic: int, timestamp: int = NOW) -> bytes:
-    """A message of format 0 or 1 as the documents describe it: offset, size, CRC, magic,
+    """Returns a message of format 0 or 1 as Kafka's documents describe it: offset, size, CRC, magic,
     attributes, key, value.
     """
     body = struct.pack(">bb", magic, 0) + (struct.pack(">q", timestamp) if magic else b"")
@@ -347,8 +347,8 @@ def test_s79_messages_of_old_formats_are_read_as_v2_batches_and_new_ones_follow(
 
 @pytest.mark.parametrize("claimed", [7, 12, 400, 1 << 40])
 def test_case_8_a_batch_with_a_damaged_offset_is_not_served(tmp_path, claimed):
-    """The CRC does not cover the base offset; its neighbours give it away, though not always which
-    of the two is wrong.
+    """The CRC does not cover the base offset. The neighbouring batches show the damage, though not always which of the
+    two offsets is wrong.
     """
     log = open_log(tmp_path)
     fill(log, numbered(40))

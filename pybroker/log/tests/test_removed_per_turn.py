@@ -1,4 +1,4 @@
-"""However many segments go, in a turn of the event loop there are few of them."""
+"""If many segments are removed, each turn of the event loop removes only a few."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
 
 
 def fill(log: Log) -> None:
-    """A batch a segment, of two producers."""
+    """Appends batches of two producers, one batch per segment."""
     for number in range(COUNT):
         log.append_as_leader(idempotent(number // 2, b"%d" % number, producer=number % 2), 0, NOW)
         log.roll(NOW)

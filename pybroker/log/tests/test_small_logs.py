@@ -13,7 +13,7 @@ SMALL_LOG_BYTES = log_files.SMALL_LOG_BYTES
 
 @pytest.fixture
 def snapshots_of_small_logs():
-    """Here they take none."""
+    """Overrides the fixture of the same name: here small logs take no snapshots."""
 
 
 @pytest.fixture

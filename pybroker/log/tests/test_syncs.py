@@ -1,4 +1,4 @@
-"""What waits for a sync of files or of names, and what fails with it."""
+"""Operations that wait for a sync of files or of names, and that fail with it."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_truncation_of_an_unwritten_log_leaves_it_empty(logs: LogManager) -> N
 
 
 def test_a_folder_is_synced_with_the_first_record_of_an_unwritten_log(tmp_path: Path) -> None:
-    """The names in the folder of a copy are synced while it has no records: that must not count for later files."""
+    """The names in a copy's folder are synced while it has no records. This must not count for later files."""
     storage = RecordingStorage(str(tmp_path / "life"))
     logs = manager(tmp_path / "life/data", storage=storage)
     logs.load()

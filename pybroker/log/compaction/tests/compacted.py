@@ -55,7 +55,7 @@ class Compacted:
         return offset
 
     def _append(self, batch: bytearray) -> AppendInfo:
-        """Appends like a broker, which checks a large batch before."""
+        """Appends like a broker: checks a large batch first."""
         now_ms = self.clock.now_ms()
         try:
             return self.log.append_as_leader(batch, 0, now_ms)
@@ -86,7 +86,7 @@ class Compacted:
 
 
 def records(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of the data records, as a consumer reads them."""
+    """Returns (offset, key, value) of the data records, as a consumer reads them."""
     found = []
     offset = log.log_start_offset
     while (part := log.read(offset, 2000)).size:

@@ -5,10 +5,10 @@ the rounds the log rolls, is truncated, loses its beginning, stops cleanly or no
 ``delete.retention.ms`` changes. ``check`` compares what a read_committed consumer sees with the model, which keeps
 every batch:
 
-* nothing is read that was not written, that was aborted, or twice;
-* nothing is missing that compaction had no right to take: each key's last record, and all beyond what is clean;
-* below what is clean a key stands once;
-* a tombstone stays for ``delete.retention.ms`` from the first round that met it, and the next round takes it then;
+* no record is read twice, and none that was not written or that was aborted;
+* no record is missing that compaction must keep: each key's last record, and all records beyond the clean part;
+* in the clean part, each key occurs once;
+* a tombstone stays for ``delete.retention.ms`` after the first round that met it, and the next round removes it;
 * a consumer that keeps up well enough (``Reader``) ends with the same values as the model.
 """
 
@@ -81,7 +81,7 @@ class Reader:
         self._aborted: set[int] = set()
 
     def read(self, log: Log) -> bool:
-        """Reads a page; False at the end."""
+        """Reads a page; returns False at the end of the log."""
         self.offset = max(self.offset, log.log_start_offset)
         part = log.read(self.offset, self._page_bytes, log.last_stable_offset)
         if not part.size:
@@ -143,7 +143,7 @@ class History:
         self.log.update_high_watermark(self.high_watermark)
         self.cleaner = Cleaner(self.logs, self.clock, Throttle(), lambda work: work())
 
-    # What happens
+    # Events
 
     def step(self) -> None:
         deeds = [self.write] * 10 + [self.plain] * 5 + [self.end] * 8 + [self.clean] * 6 + [self.pause] * 3
@@ -183,7 +183,7 @@ class History:
         return bytes(builder.build())
 
     def state_of(self, producer: int) -> tuple[int, int, int | None, int]:
-        """Epoch, next sequence, the open transaction, and the next one's number."""
+        """Returns the epoch, the next sequence, the open transaction, and the number of the next transaction."""
         epoch, sequence, open_one, number = 0, 0, None, 0
         for sent in self.sent:
             if sent.producer == producer:
@@ -271,7 +271,7 @@ class History:
         assert not self.cleaner.uncleanable
 
     def note_horizons(self) -> None:
-        """A round has just gone over everything below ``clean_offset``."""
+        """Notes that a round has just read everything below ``clean_offset``."""
         now_ms = self.clock.now_ms()
         due = {offset for offset, horizon in self.horizons.items() if horizon <= now_ms}
         left = {record.offset for record in self.everything()} & due
@@ -296,7 +296,7 @@ class History:
             self.begin_reader()
 
     def horizons_left(self) -> Iterator[int]:
-        """How long after the reader began the tombstones that it has to see stay."""
+        """Yields for how long, after the reader's beginning, each tombstone stays that the reader must see."""
         return (horizon - self.began_ms for horizon in self.horizons.values() if horizon > self.began_ms)
 
     def deleted_below_start(self) -> frozenset[bytes]:
@@ -309,10 +309,10 @@ class History:
             pass
         return reader.seen
 
-    # What must be so
+    # Invariants
 
     def committed(self, start: int | None = None) -> list[Written]:
-        """The records that a read_committed consumer may see, were nothing compacted."""
+        """Returns the records that a read_committed consumer would see without compaction."""
         start = self.start if start is None else start
         fates = {(sent.producer, sent.transaction): sent.committed for sent in self.sent if sent.committed is not None}
         stable = self.log.last_stable_offset

@@ -1,4 +1,4 @@
-"""What the cleaner does where a log is odd, or changes between its turns."""
+"""The cleaner with unusual logs, and with logs that change between its turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pybroker.log.tests.helpers import NOW
 
 
 def before_each_turn(made: Compacted, happens) -> None:
-    """``happens(turn)`` comes before each turn of the loop that the cleaner asks for, from 1 on."""
+    """Calls ``happens(turn)`` before each turn of the loop that the cleaner requests; the first turn is 1."""
     turns = iter(range(1, 1000))
 
     def on_loop(work):
@@ -33,7 +33,7 @@ def test_a_log_whose_first_segment_is_empty_is_compacted(tmp_path):
     made.append((b"a", b"2"))
     made.logs.close()
     with open(os.path.join(made.log.folder, f"{0:020d}.log"), "wb"):
-        pass  # as a compaction of Kafka's may leave it
+        pass  # as Kafka's compaction may leave it
     again = Compacted(tmp_path)
     assert [segment.size > 0 for segment in again.log.segments] == [False, True]
     again.log.update_high_watermark(again.log.log_end_offset)
@@ -44,8 +44,8 @@ def test_a_log_whose_first_segment_is_empty_is_compacted(tmp_path):
 
 @pytest.mark.parametrize("turn", range(2, 6))
 def test_a_log_truncated_during_a_compaction_is_not_swapped(tmp_path, turn):
-    """The log is truncated and written again, beyond its high watermark: a record that may yet be truncated must not
-    take an older one along.
+    """The log is truncated and written again, beyond its high watermark. A record that may still be truncated must not
+    remove an older one.
     """
     made = Compacted(tmp_path)
     for number in range(6):
@@ -94,7 +94,7 @@ def test_other_logs_are_compacted_though_the_compaction_of_one_raises(tmp_path, 
 
 
 class CutWhileRead(Throttle):
-    """Is asked after each piece that was read; truncates the log after the first."""
+    """An interruption that is checked after each piece that was read. It truncates the log after the first piece."""
 
     made: Compacted | None = None
 
@@ -147,7 +147,7 @@ def test_an_interrupted_compaction_does_not_make_the_log_uncleanable(tmp_path):
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_compressed_batch_can_be_decompressed_after_compaction(tmp_path, codec):
-    """What is left may be far more compressible than the batch was: still nobody may take it for a
+    """The remaining records may be far more compressible than the batch was. Still nobody may take them for a
     bomb.
     """
     made = Compacted(tmp_path, replace(CONFIG, segment_bytes=1 << 26, max_message_bytes=1 << 25))

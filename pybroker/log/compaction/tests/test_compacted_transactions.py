@@ -1,4 +1,4 @@
-"""What compaction keeps of transactions, and of the producers that a log knows."""
+"""What compaction keeps of transactions, and of the state of a log's producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a log while it is compacted: it is read, deleted, cut, moved, or loses segments."""
+"""A log is read, deleted, truncated or moved, or loses segments, while it is compacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Case 3: the power is cut at every moment of a compaction; no key is lost and none comes back."""
+"""Case 3: the power is cut at every moment of a compaction. No key is lost, and no deleted one comes back."""
 
 from __future__ import annotations
 
@@ -31,21 +31,24 @@ class Promise:
     """The state of the log that was promised to a client."""
 
     latest: dict[bytes, bytes | None]
-    """Every key's last value below ``end``, None where its tombstone was."""
+    """Every key's last value below ``end``, None for a tombstone."""
     end: int
-    """All below was acknowledged after a sync."""
+    """The offset below which all records were acknowledged after a sync."""
     history: list[tuple[int, bytes, bytes | None]]
     """(offset, key, value) of everything that was ever written."""
 
     def may_be(self, key: bytes, value: bytes | None) -> bool:
-        """Whether this may be the last value of ``key`` that is found."""
+        """Returns whether a reader may find this as the last value of ``key``."""
         return value == self.latest.get(key) or (key, value) in {
             (later, what) for offset, later, what in self.history if offset >= self.end
         }
 
 
 def live(root: str) -> list:
-    """Writes, compacts over several segments, deletes by tombstones whose horizon passes, aborts; the changes."""
+    """Writes, compacts over several segments, deletes by tombstones whose horizon passes, and aborts.
+
+    Returns the recorded changes of the storage.
+    """
     storage = RecordingStorage(root)
     made = Compacted(root, CONFIG, storage=storage)
     latest: dict[bytes, bytes | None] = {}

@@ -1,4 +1,4 @@
-"""A log dir that fails takes no time from the event loop, whatever its disk does."""
+"""A failing log dir does not delay the event loop, even if its disk hangs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HangingStorage(Storage):
 
 
 def test_a_log_dir_goes_offline_at_once_though_a_checkpoint_write_hangs(tmp_path: Path) -> None:
-    """The loop waited for the thread that wrote it, and all log dirs with the loop."""
+    """The defect: the loop waited for the thread that wrote the file, and all log dirs waited with the loop."""
     storage = HangingStorage()
     log_dir = LogDir(storage, FileCache(), str(tmp_path))
     log_dir.on_failure = lambda _: None

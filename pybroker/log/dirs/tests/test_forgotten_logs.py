@@ -1,4 +1,4 @@
-"""Checkpoint files name no deleted log once another log has its name."""
+"""Checkpoint files have no entry of a deleted log once another log has its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def loaded(path, storage=None):
 
 
 def remembered(path):
-    """Returns the logs that the checkpoint files in this dir name."""
+    """Returns the logs that have entries in the checkpoint files of this dir."""
     return {tp for name in FILES for tp in checkpoints.read_offsets(Storage(), str(path / name))}
 
 
@@ -33,7 +33,7 @@ def make(logs, topic_partition=TP):
 
 
 def after(monkeypatch, name, deed):
-    """Another thread does it when this step of ``LogDir`` ends the next time."""
+    """Lets another thread do ``deed`` the next time that this step of ``LogDir`` ends."""
     step = getattr(LogDir, name)
 
     def then(self):
@@ -71,7 +71,7 @@ def test_checkpoint_files_forget_a_log_before_another_one_gets_its_name(tmp_path
 
 
 def test_a_log_created_and_deleted_during_a_checkpoint_write_is_removed_later(tmp_path, monkeypatch):
-    """Which logs they would speak of no longer was noted before they spoke of the next one of that name."""
+    """The defect: the deleted log counted as removed from the files before they had the entry of the next one."""
     logs = loaded(tmp_path)
     log_dir = logs.dirs[0]
     log_dir.stale.add(TP)

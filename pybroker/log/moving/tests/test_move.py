@@ -1,4 +1,4 @@
-"""What a move does on the loop's thread, and what follows from when its steps are."""
+"""The steps of a move on the loop's thread, and other events between the steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pyclient.protocol import errors
 
 CONFIG = LogConfig(segment_bytes=1000)
 SEGMENT = 6
-"""Batches of ``numbered`` that fill one."""
+"""How many batches of ``numbered`` fill a segment."""
 
 
 def loaded(root, storage: Storage | None = None) -> LogManager:
@@ -69,7 +69,7 @@ def test_the_switch_of_a_move_on_the_event_loop_syncs_nothing_and_copies_little(
 
 
 def test_the_transaction_index_of_the_active_segment_is_durable_before_the_log_switches(tmp_path):
-    """A start takes a missing index for an empty one, and would return aborted records."""
+    """Otherwise a start would take the missing index for an empty one, and reads would return aborted records."""
     storage = FaultyStorage()
     move = begun(tmp_path, storage, count=1)
     move.log.append_as_leader(idempotent(0, producer=7, transactional=True), 0, NOW)

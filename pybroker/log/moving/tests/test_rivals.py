@@ -29,7 +29,7 @@ def loaded(root: Path) -> LogManager:
 
 
 def two_copies(root: Path, count: int = 40) -> None:
-    """The log in ``a``, and a whole copy in ``b``: a move that was cut off between its two renames."""
+    """Makes a log in ``a``, and a whole copy in ``b``, like a move that was interrupted between its two renames."""
     logs = loaded(root)
     log = logs.get_or_create(TP, TOPIC_ID, CONFIG, str(root / "a"))
     fill(log, numbered(count), epoch=1)
@@ -39,7 +39,7 @@ def two_copies(root: Path, count: int = 40) -> None:
 
 
 def folders(root: Path) -> list[str]:
-    """``dir/name``, without the unique ids."""
+    """Returns the folders as ``dir/name``, without the unique ids."""
     names = [(path.parent.name, path.name.split(".")) for path in root.glob("[ab]/*") if path.is_dir()]
     return sorted(f"{parent}/{name[0]}{name[1][32:] if len(name) > 1 else ''}" for parent, name in names)
 
@@ -82,7 +82,7 @@ def test_a_second_copy_with_records_that_the_kept_log_lacks_becomes_a_stray(tmp_
 
 
 def test_a_crash_in_the_middle_of_a_start_that_displaces_a_log_loses_no_checkpoint(tmp_path, monkeypatch):
-    """The checkpoint files are written whole: those of logs that were not open yet were forgotten."""
+    """The defect: checkpoint files are written as a whole, and lost the entries of logs that were not open yet."""
     two_copies(tmp_path)
     logs = manager(tmp_path / "b", config=CONFIG)
     logs.load()

@@ -1,4 +1,4 @@
-"""A log has another move before the last one has settled, and is deleted, or the broker stops."""
+"""A log begins another move before the last one has settled, or is deleted then, or the broker stops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def switched(root, storage: FaultyStorage | None = None) -> tuple[LogManager, Lo
 
 
 def named(root) -> list[str]:
-    """The dirs with a folder of the log's name."""
+    """Returns the dirs that have a folder with the log's name."""
     return [name for name in "abc" if os.path.exists(root / name / str(TP))]
 
 

@@ -24,7 +24,7 @@ def few(monkeypatch):
 
 
 def come(log, producers, now_ms=NOW):
-    """A batch of each of these producers."""
+    """Appends a batch of each of these producers."""
     for number, producer in enumerate(producers):
         log.append_as_leader(idempotent(0, producer=producer), 0, now_ms + number)
 
@@ -95,7 +95,7 @@ def test_a_truncation_after_forgotten_producers_keeps_the_known_ones(few, log):
 
 
 def test_idle_producers_are_not_searched_for_each_new_producer(few, log, monkeypatch):
-    """Otherwise each producer that comes while all have open transactions would read all the others."""
+    """Otherwise, while all have open transactions, each new producer would cause a search through all others."""
     looked = []
     longest_idle = idle_producers.longest_idle
     monkeypatch.setattr(idle_producers, "longest_idle", lambda *args: looked.append(1) or longest_idle(*args))

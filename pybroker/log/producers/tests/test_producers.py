@@ -137,7 +137,7 @@ def test_a_producer_is_forgotten_a_day_after_its_last_append_whatever_its_timest
 
 
 def after(log, root, stop):
-    """The log behind that kind of stop, its files dated by the tests' clock."""
+    """Returns the log after this kind of stop. The tests' clock sets the times of its files."""
     os.utime(log.active_segment.path, (NOW / 1000, NOW / 1000))
     if stop == "clean":
         log.close()
@@ -161,7 +161,7 @@ SEGMENT = 2000
 
 @pytest.fixture
 def long_log(tmp_path):
-    """A segment of many batches of three producers, the last few of which are not committed."""
+    """A segment with many batches of three producers. The last few batches are not committed."""
     log = open_log(tmp_path)
     for number in range(SEGMENT):
         append(log, idempotent(number // 3, bytes(500), producer=number % 3))

@@ -1,4 +1,4 @@
-"""Batches before a producer's last one, which no snapshot has: they are found in the log, with bounded work."""
+"""Batches before a producer's last one. No snapshot has them, so they are found in the log, with bounded work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Others:
 
 @pytest.fixture
 def walked(monkeypatch):
-    """The segments' batches that were looked at, by position."""
+    """Returns the positions of the batches that were read."""
     inner, seen = Segment.batches, []
 
     def batches(self, position=0):

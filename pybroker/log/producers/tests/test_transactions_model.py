@@ -1,8 +1,8 @@
 """Random lives of a log with transactions against a model that keeps every batch in a list.
 
-Producers write, commit, abort and are fenced, and the high watermark follows at will. The log rolls, is truncated,
-loses its oldest segments, stops cleanly or not and is opened again, or is copied by a follower. After each step the log
-must say what the list says. A failure names its seed.
+Producers write, commit, abort and are fenced, and the high watermark follows at random. The log rolls, is truncated,
+loses its oldest segments, stops cleanly or not and is opened again, or is copied by a follower. After each step, the
+log and the list must give the same answers. A failure names its seed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Model:
             high_watermark=self.high_watermark,
         )
 
-    # What happens
+    # Events
 
     def step(self) -> None:
         deeds = [self.write] * 12 + [self.end] * 6 + [self.advance] * 4 + [self.plain] * 2
@@ -63,7 +63,7 @@ class Model:
         self.choice.choice(deeds)()
 
     def state_of(self, producer: int) -> tuple[int, int, int | None]:
-        """Epoch, next sequence and first offset of the open transaction."""
+        """Returns the epoch, the next sequence, and the first offset of the open transaction."""
         epoch, sequence, first = 0, 0, None
         for offset, entry in enumerate(self.entries):
             if entry.producer == producer:
@@ -143,10 +143,10 @@ class Model:
             self.log = mine
             other.files.release()
 
-    # What must be so
+    # Invariants
 
     def transactions(self) -> list[tuple[int, int, int | None, bool]]:
-        """Producer, first offset, marker's offset and fate of every transaction."""
+        """Returns producer, first offset, marker's offset and outcome of every transaction."""
         found, running = [], {}
         for offset, entry in enumerate(self.entries):
             if entry.producer == PLAIN:

@@ -20,7 +20,7 @@ PATIENCE_S = 2.0
 
 
 def deleted_at_the_first_sync(monkeypatch: pytest.MonkeyPatch, logs, log: Log) -> tuple[list[str], list[Future[None]]]:
-    """The files that are synced; a deletion begins with the first of them."""
+    """Lets a deletion begin with the first sync. Returns the synced files, and the future of the deletion."""
     synced: list[str] = []
     deletions: list[Future[None]] = []
     begun = threading.Event()
@@ -44,7 +44,7 @@ def deleted_at_the_first_sync(monkeypatch: pytest.MonkeyPatch, logs, log: Log) -
 
 
 def test_a_deletion_waits_for_at_most_one_file_sync(tmp_path, monkeypatch):
-    """Metadata wait for deletions: all of the cluster waited for the sync of all segments."""
+    """The defect: metadata wait for deletions, so the whole cluster waited for the sync of all segments."""
     logs = manager(tmp_path, config=CONFIG)
     logs.load()
     log = logs.get_or_create(TP, TOPIC_ID, CONFIG)
@@ -60,7 +60,7 @@ def test_a_deletion_waits_for_at_most_one_file_sync(tmp_path, monkeypatch):
 
 
 def test_both_folders_are_removed_if_a_log_is_deleted_during_its_move(tmp_path, monkeypatch):
-    """What stayed of the old one under its name would be a log again after the next start."""
+    """Otherwise the old folder would keep the log's name, and be a log again after the next start."""
     logs = manager(tmp_path / "a", tmp_path / "b", config=CONFIG)
     logs.load()
     log = logs.get_or_create(TP, TOPIC_ID, CONFIG, str(tmp_path / "a"))

@@ -1,8 +1,8 @@
-"""The power is cut at every moment of a busy life, in every legal way.
+"""The power is cut at every moment of a log's history, in every way that a disk allows.
 
 Recovery must keep each promise. A run is recorded once. Every prefix of its writes, syncs and
-renames, each with several losses of what was not synced, becomes a disk on which the logs are
-opened again. A failing image is named by (prefix, seed) in the message.
+renames, each with several losses of unsynced data, becomes a disk on which the logs are
+opened again. The message names a failing image by (prefix, seed).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Promise:
     """A promise to a client: these records are safe."""
 
     synced: int
-    """All below was acknowledged after a sync."""
+    """The offset below which all records were acknowledged after a sync."""
     start: int
     """Records before it may be gone."""
     values: dict[int, bytes]
-    """What the log held, by offset."""
+    """The values in the log, by offset."""
     appended: int = 0
-    """The log's end: a process that is killed loses nothing of it."""
+    """The log's end. A killed process loses no record below it."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The power is cut, or the process killed, at every moment of moves between log dirs, deletions and re-creations.
 
-Whatever stands on the two disks then, a start finds each log that was not deleted, with all that was promised, and no
-log that was. The rules of loss are those of ``proofs.crash``; the two dirs lose independently.
+From any state of the two disks, a start finds each log that was not deleted, with all promised records. It finds no log
+that was deleted. The rules of loss are those of ``proofs.crash``; the two dirs lose data independently.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ FIRST, SECOND = b"\1" * 16, b"\2" * 16
 
 @dataclass(frozen=True)
 class Promise:
-    """What holds for the log from now on."""
+    """A promise that holds for the log from now on."""
 
     topic_id: bytes | None = None
-    """None: there is no log, or need not be."""
+    """The id of the log's topic. None: no log exists, or none need exist."""
     deleted: frozenset[bytes] = frozenset()
     """Topics whose logs must not come back."""
     values: tuple[bytes, ...] = ()
-    """By offset; a killed process loses none of them."""
+    """The values by offset. A killed process loses none of them."""
     synced: int = 0
-    """A power cut takes none below."""
+    """The offset below which a power cut loses no record."""
     start: int = 0
-    """Records below were deleted, and stay so after a kill."""
+    """Records below this offset were deleted, and stay deleted after a kill."""
 
 
 @dataclass
@@ -86,14 +86,14 @@ class Life:
         self.say(topic_id=None, deleted=frozenset({topic_id}), values=(), synced=0, start=0)
 
     def move(self, target: str, meanwhile: Callable[[], object] = lambda: None, *, is_synced: bool = True) -> None:
-        """``is_synced``: not only by the end of the move."""
+        """Moves the log. With ``is_synced``, it is also synced before the end of the move."""
         move = self.logs.move(TP, f"{self.root}/{target}")
         assert move is not None
         move.copy()
         meanwhile()
         move.copy()
         self.append(1)
-        self.sync()  # what was acknowledged so is in the old folder, and not in what is synced of the copy
+        self.sync()  # records acknowledged by this are in the old folder, and not in the synced part of the copy
         assert move.switch()
         self.append(2)
         if is_synced:
@@ -107,7 +107,7 @@ class Life:
 
 
 def live(root: str) -> Life:
-    """A log moves there and back while it is written, is deleted, made again, moved again."""
+    """Moves a log there and back while it is written, deletes it, makes it again, and moves it again."""
     storage = RecordingStorage(root)
     logs = manager(f"{root}/a", f"{root}/b", config=CONFIG, storage=storage)
     logs.load()
@@ -134,7 +134,7 @@ def live(root: str) -> Life:
 
 
 def violation(image: CrashImage, life: Life) -> str | None:
-    """What a start did not keep; None where everything holds. The disk found is one in memory: there are thousands."""
+    """Returns a promise that a start broke, None if all hold. The disk is in memory, because there are thousands."""
     disk = Disk()
     for path, content in image.files.items():
         disk.add(path, None if content is None else SimulatedInode(content))
@@ -155,7 +155,7 @@ def broken(logs: LogManager, promise: Promise, life: Life, *, killed: bool) -> s
         return "the log is gone" if safe else None
     if log.topic_id in promise.deleted:
         return "a deleted log is back"
-    if log.topic_id != promise.topic_id:  # deleted or made again behind the promise, or its id was not on the disk
+    if log.topic_id != promise.topic_id:  # deleted or made again after the promise, or its id was not on the disk
         return "the log is another one" if safe else None
     if log.log_end_offset < safe:
         return f"the log ends at {log.log_end_offset}, {safe} was promised"
@@ -168,21 +168,21 @@ def broken(logs: LogManager, promise: Promise, life: Life, *, killed: bool) -> s
 
 
 def records(log: Log) -> Iterator[tuple[int, bytes | None]]:
-    """Offset and value of everything that is in the files."""
+    """Yields offset and value of every record in the files."""
     for segment in log.segments:
         for record in iterate(segment.read_bytes(0, segment.size)):
             yield record.offset, record.value
 
 
 def remains(disk: Disk) -> str | None:
-    """What is on the disk and should not be, after a start."""
+    """Returns what should not be on the disk after a start, None if all is right."""
     folders = [f"{each}/{name}" for each in "ab" for name in disk.children.get(each, ()) if "." not in name[:1]]
     folders = [name for name in folders if disk.names[name] is None]
     return f"{folders} stay" if len(folders) > 1 or not all(name.endswith("/t-0") for name in folders) else None
 
 
 def recorded(root: str) -> Life:
-    """``live``, with folders of the same names each time: an image goes by the order of names."""
+    """Runs ``live`` with the same names of folders each time, because an image depends on the order of names."""
     choice = random.Random(1)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=choice.getrandbits(128), version=4))

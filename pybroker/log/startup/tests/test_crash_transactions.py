@@ -1,8 +1,8 @@
-"""The power is cut at every moment of a life full of transactions.
+"""The power is cut at every moment of a log's history that is full of transactions.
 
 Recovery must keep more than the records (``test_crash``). No record of an aborted transaction whose marker was synced
-is ever shown as committed. No record of an open one is below the last stable offset. What producers may do next follows
-from the log and nothing else.
+is ever shown as committed. No record of an open transaction is below the last stable offset. What producers may do next
+follows only from the log.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Life:
     running: dict[int, Open] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
     fate: dict[int, tuple[int, bool]] = field(default_factory=dict)
-    """Offset of a record → its marker's offset, and whether that committed it."""
+    """By the offset of a record: the offset of its marker, and whether the marker committed it."""
 
     def step(self) -> None:
         producer = self.choice.randrange(PRODUCERS)
@@ -88,7 +88,7 @@ class Life:
 
 
 def live(root: str, seed: int = 1) -> Life:
-    """Transactions across segments, syncs, checkpoints, a clean stop and a start."""
+    """Runs transactions across segments, with syncs, checkpoints, a clean stop and a start."""
     storage = RecordingStorage(root)
     logs = manager(f"{root}/data", config=CONFIG, storage=storage)
     logs.load()
@@ -161,7 +161,7 @@ def broken(log: Log, life: Life, safe: int) -> str | None:
 
 
 def committed(log: Log) -> set[int]:
-    """The offsets that a read_committed consumer is given."""
+    """Returns the offsets that a read_committed consumer gets."""
     shown: set[int] = set()
     offset, end = log.log_start_offset, log.last_stable_offset
     while offset < end and (part := log.read(offset, 300, end)).size:
@@ -177,7 +177,7 @@ def committed(log: Log) -> set[int]:
 
 
 def records(data: bytes) -> list[tuple[int, int]]:
-    """Offset and producer of the data records."""
+    """Returns offset and producer of the data records."""
     found = []
     for each in scan(data):
         if not each.is_control:

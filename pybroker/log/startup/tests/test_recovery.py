@@ -135,7 +135,7 @@ def test_case_2_aborted_transactions_stay_hidden_if_indexes_are_lost(tmp_path, c
 
 @pytest.mark.parametrize("claimed", [1 << 32, 1 << 40, (1 << 63) - 1])
 def test_case_6_a_last_batch_with_a_damaged_offset_is_truncated(folder, claimed):
-    """The CRC does not cover it, and no index could hold it: the log did not open."""
+    """The defect: the CRC does not cover the offset, and no index could hold it, so the log did not open."""
     with open(logs(folder)[-1], "r+b") as file:
         size = read_header(file.read()).size
         file.seek(-size, os.SEEK_END)
@@ -299,7 +299,7 @@ def test_in_flight_batches_are_known_even_if_each_is_in_its_own_segment(tmp_path
 
 
 def test_in_flight_batches_are_known_even_if_a_long_segment_ends_between_them(tmp_path):
-    """Its snapshot has the last batch only, and it is too long to be read whole."""
+    """The segment's snapshot has only the last batch, and the segment is too long to be read as a whole."""
     config = LogConfig(segment_bytes=REACH_BYTES + 100_000)
     log = open_log(tmp_path, config)
     sequence = 0
@@ -320,7 +320,7 @@ def test_in_flight_batches_are_known_even_if_a_long_segment_ends_between_them(tm
 def test_batches_resent_after_a_clean_stop_are_recognised(
     tmp_path, segment_bytes
 ):
-    """The snapshot at the log's end has the last batch of each producer only; Kafka takes the others for a gap."""
+    """The snapshot at the log's end has only the last batch of each producer. Kafka takes the others for a gap."""
     config = LogConfig(segment_bytes=segment_bytes)
     log = open_log(tmp_path, config)
     for sequence in range(8):

@@ -28,7 +28,7 @@ def started(root: Path, storage: FaultyStorage | None = None) -> LogManager:
 
 
 def stopped(root: Path, count: int = 1, epoch: int = 7) -> None:
-    """A dir with so many logs, each of several segments, as a clean stop leaves it."""
+    """Makes a dir with so many logs, each with several segments, as a clean stop leaves it."""
     logs = started(root)
     for index in range(count):
         log = logs.get_or_create(TopicPartition("flights", index), TOPIC_ID, CONFIG)
@@ -41,12 +41,12 @@ def stopped(root: Path, count: int = 1, epoch: int = 7) -> None:
 
 
 def touched(storage: FaultyStorage, *kinds: str) -> list[tuple[str, str]]:
-    """The operations on files of logs."""
+    """Returns the operations on files of logs."""
     return [(kind, path) for kind, path in storage.calls if f"/{TP.topic}-" in path and (not kinds or kind in kinds)]
 
 
 def state(root: Path) -> object:
-    """Everything that a start finds in a dir."""
+    """Returns everything that a start finds in a dir."""
     logs = started(root)
     return {log.topic_partition: described(log) for log in logs}, sorted(str(stray.topic_id) for stray in logs.strays)
 
@@ -272,7 +272,7 @@ def test_a_folder_not_synced_at_the_stop_is_synced_with_the_next_records(tmp_pat
     logs = started(tmp_path, storage)
     log = logs.get(TP)
     assert log is not None
-    log.files.durability.names_synced = False  # as after a retention
+    log.files.durability.names_synced = False  # as after retention has deleted segments
     logs.close()
     assert touched(storage, "sync_folder") == []
     storage.calls.clear()
