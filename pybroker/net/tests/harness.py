@@ -1,4 +1,4 @@
-"""A server on a free port with handlers made of plain functions, and clients that speak bytes."""
+"""A server on a free port with handlers made of plain functions, and clients that send bytes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ECHO, WAIT, SILENT, FAIL, WORK, BULK = 3, 1, 0, 20, 19, 2
 UNSUPPORTED = b"unsupported"
 Handler = Callable[[bytes, Any], Any]
 STUBBORN = b"stubborn"
-"""The request of a worker that fails when it is cancelled."""
+"""The request whose worker fails when it is cancelled."""
 LIMIT_S = 60.0
-"""After it, what a test waits for will not come."""
+"""The time limit of a test for each wait."""
 TURNS = 50
 HANDSHAKE_S = 3600.0
-"""No busy machine takes so long for a handshake, and a test puts the clock forward."""
+"""Longer than any handshake takes on a busy machine; a test puts the clock forward."""
 
 
 class Loop(uvloop.Loop):
@@ -46,13 +46,13 @@ class Loop(uvloop.Loop):
 
 
 async def turns() -> None:
-    """Lets the loop turn often enough to read and to send what there is."""
+    """Lets the loop turn often enough to read and to send all that is ready."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 
 
 def hold_the_loop(seconds: float) -> None:
-    """Keeps the loop from others for so long at least."""
+    """Blocks the loop for at least so long."""
     time.sleep(seconds)
 
 
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
 
 
 class FakeApi:
-    """An API whose request and response are bytes; a request ``bad`` does not decode."""
+    """An API whose request and response are bytes. The request ``bad`` cannot be decoded."""
 
     Response = Answer
     min_version, max_version = 0, 1
@@ -113,7 +113,7 @@ class Client:
         self.writer.write(frame(key, correlation_id, body, version))
 
     async def receive(self) -> tuple[int, bytes]:
-        """Correlation id and body of the next reply."""
+        """Returns the correlation id and the body of the next reply."""
         async with asyncio.timeout(LIMIT_S):
             (length,) = struct.unpack(">i", await self.reader.readexactly(4))
             data = await self.reader.readexactly(length)

@@ -1,4 +1,4 @@
-"""Clients that connect too often: who waits in the backlog, and who is closed after a delay."""
+"""Clients that connect too often: which wait in the backlog, and which are disconnected after a delay."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _KEY = bytes(1024)
 
 
 def hello(groups: Sequence[int], shares: Sequence[int] = (), record: int = 1 << 14) -> bytes:
-    """One of these groups, with a key of some, in records of so many bytes."""
+    """Returns a ClientHello with these groups and key shares, in records of so many bytes."""
     listed = b"".join(struct.pack(">H", group) for group in groups)
     keys = b"".join(struct.pack(">HH", group, len(_KEY)) + _KEY for group in shares)
     extensions = struct.pack(">HHH", 10, len(listed) + 2, len(listed)) + listed
@@ -29,7 +29,7 @@ def hello(groups: Sequence[int], shares: Sequence[int] = (), record: int = 1 << 
 
 
 def read(data: bytes, step: int = 1 << 14) -> tuple[bool, bool]:
-    """Whether the hello is decided, and whether it asks for a finite field."""
+    """Returns whether enough of the hello was read, and whether it asks for a finite field."""
     reader = HelloReader()
     is_decided = False
     for at in range(0, len(data), step):

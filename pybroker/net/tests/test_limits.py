@@ -1,4 +1,4 @@
-"""Limits of connections as the configuration and the process have them."""
+"""Limits of connections, from the configuration and from the limits of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No request, and no number of them, keeps the loop from others."""
+"""Neither a request nor a number of requests blocks the loop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_large_request_that_cannot_be_decoded_closes_its_connection(harn
 
 @scenario()
 async def test_a_large_request_that_is_refused_leaves_nothing_to_the_garbage_collector(harness: Harness) -> None:
-    """The collector seldom looks at all objects, and the bytes of the request would stay until then."""
+    """The collector seldom examines all objects, and would keep the request's bytes until then."""
     with leaves_nothing(DecodeError):
         client = await harness.connect()
         client.send(ECHO, 1, b"large and bad")

@@ -1,4 +1,4 @@
-"""What is made of a request follows its bytes, whatever it holds: every API in its first, densest and last version."""
+"""A decoded request needs memory in proportion to its bytes: every API in its first, densest and last version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALLEST = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 
 
 
 def unsigned(value: int) -> bytes:
-    """An unsigned varint."""
+    """Returns an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -30,7 +30,7 @@ def unsigned(value: int) -> bytes:
 
 
 class Dense:
-    """Writes the smallest request of a version, but for one array, which has as many elements as fit."""
+    """Writes the smallest request of a version, except that one array has as many elements as fit."""
 
     def __init__(self, api: Any, body: Body, version: int, grown: int) -> None:
         self.flexible = api.is_flexible(version)
@@ -66,7 +66,7 @@ class Dense:
 
 
 def dense(api: Any, version: int, grown: int) -> tuple[bytes, int]:
-    """The request, and how many arrays it has."""
+    """Returns the request, and how many arrays it has."""
     writer = Dense(api, read_bodies(api.head)["request"], version, grown)
     data = writer.message(writer.body.fields)
     return data, writer.arrays
@@ -81,7 +81,7 @@ def test_a_decoded_request_takes_memory_in_proportion_to_its_size(row: Row) -> N
 
 
 def check(api: Any, version: int) -> None:
-    """Whichever array is the long one."""
+    """Checks the version once with each array as the long one."""
     route = ROUTES.find(api.key, version)
     assert route is not None
     for grown in range(1, dense(api, version, 0)[1] + 1):

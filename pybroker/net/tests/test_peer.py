@@ -68,7 +68,7 @@ def test_a_request_to_another_broker_is_answered_and_fails_after_that_broker_is_
 
 
 async def _two_brokers(cluster: Cluster) -> tuple[Broker, Broker]:
-    """The controller, and another broker that sees it."""
+    """Returns the controller, and another broker that knows it."""
     first, second = await cluster.start(1), await cluster.start(2)
     await cluster.until(lambda: len(first.metadata.image.brokers) == len(second.metadata.image.brokers) == 2)
     return (first, second) if first.controller.is_controller else (second, first)

@@ -1,4 +1,4 @@
-"""Clients that have used more than their quotas allow: when they are answered, and when they are read again."""
+"""Clients that exceed their quotas: when they get responses, and when the server reads from them again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Loop:
 
 
 class Connection:
-    """A client's; ``held`` while nothing is read of it."""
+    """A client's connection; ``held`` while the server does not read from it."""
 
     def __init__(self, user: str = "alice", broker_id: int | None = None, sasl: Any = None) -> None:
         self.principal = f"User:{user}"
@@ -65,7 +65,7 @@ class Connection:
 
 
 class Throttled:
-    """A server's quotas, with its clock in the hands of the test."""
+    """A server's quotas, with a clock that the test controls."""
 
     client_id = "app"
 
@@ -214,7 +214,7 @@ async def _awaited(what: Any) -> Any:
 
 
 def with_quotas(harness: Harness, **bounds: float) -> Throttling:
-    """All clients of the harness have these quotas together."""
+    """Gives all clients of the harness these quotas together."""
     quotas = ClientQuotas(Windows(), Windows())
     quotas.update({Entity("ANONYMOUS"): bounds, Entity(DEFAULT): {PRODUCE: 1.0}})
     throttling = Throttling(quotas, harness.loop)

@@ -1,4 +1,4 @@
-"""TLS below the frames, and what stands before them: the handshake."""
+"""TLS below the frames: the handshake, and the encrypted connection."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def client(ca: trustme.CA = CA, name: str | None = None, issuer: trustme.CA = CA
 
 
 async def is_served(harness: Harness) -> bool:
-    """Whether the server still answers a new client."""
+    """Returns whether the server still answers a new client."""
     answer = await (await harness.connect_tls(client())).ask(ECHO, 9, b"served")
     return answer == (9, b"served")
 
@@ -80,7 +80,7 @@ async def raw(harness: Harness, data: bytes = b"") -> Client:
 
 
 async def ended(connected: Client) -> None:
-    """Waits until the server has closed, perhaps after an alert."""
+    """Waits until the server has closed the connection, perhaps after an alert."""
     with contextlib.suppress(ConnectionResetError):
         async with asyncio.timeout(LIMIT_S):
             await connected.reader.read()

@@ -1,4 +1,4 @@
-"""A start that is refused leaves the folder as the broker that runs there has it."""
+"""A refused start changes nothing in the folder of the broker that runs there."""
 
 from __future__ import annotations
 

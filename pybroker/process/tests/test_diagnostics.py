@@ -39,7 +39,7 @@ diagnostics.flush()
 
 @contextmanager
 def full_pipe() -> Iterator[tuple[int, int]]:
-    """A pipe into which nothing more fits: its two ends."""
+    """Yields the two ends of a pipe that is full."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(writing, False)
@@ -56,7 +56,7 @@ def full_pipe() -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def logging_to(writing: int, words: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process whose stderr is that pipe; killed at the end, and where it takes too long."""
+    """Yields a process whose stderr is that pipe. It is killed at the end, or when it takes too long."""
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writing, text=True, env=environment()
     )
@@ -71,13 +71,13 @@ def logging_to(writing: int, words: list[str]) -> Iterator[subprocess.Popen[str]
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
-    """The next line of its stdout, empty where it has ended."""
+    """Returns the next line of its stdout, empty if the process has ended."""
     assert process.stdout is not None
     return process.stdout.readline()
 
 
 def read_until(reading: int, end: bytes) -> str:
-    """What comes out of the pipe, up to ``end``."""
+    """Returns the pipe's output up to ``end``."""
     data = b""
     while end not in data:
         assert select.select([reading], [], [], LIMIT_S)[0], f"there is no {end!r} behind {data!r}"
@@ -127,7 +127,7 @@ def test_dropped_log_lines_are_reported_once_when_stderr_is_read_again() -> None
 
 @pytest.mark.nightly
 def test_a_log_line_is_written_at_once_if_stderr_is_a_file(tmp_path: Path) -> None:
-    """So a process that is killed afterwards has written it."""
+    """Lines logged before a process is killed are not lost."""
     text = "import logging, os; from pybroker.process import diagnostics; diagnostics.set_up('info');"
     text += "logging.getLogger('test').info('the last'); os._exit(0)"
     with (tmp_path / "log").open("wb") as log:

@@ -29,7 +29,7 @@ QUICK = ("--restart-delay", "0.1")
 
 
 def pid_of(folder: Path, node_id: int) -> int:
-    """The process that the pid file names, 0 if there is none."""
+    """Returns the process id in the pid file, 0 if there is no file."""
     try:
         return int((folder / f"broker-{node_id}" / "pid").read_text())
     except FileNotFoundError:
@@ -37,7 +37,7 @@ def pid_of(folder: Path, node_id: int) -> int:
 
 
 def answers(port: int) -> bool:
-    """Whether a process listens there."""
+    """Returns whether a process listens on the port."""
     try:
         socket.create_connection(("127.0.0.1", port)).close()
     except OSError:
@@ -46,7 +46,7 @@ def answers(port: int) -> bool:
 
 
 def brokers(port: int) -> list[int]:
-    """The brokers that are registered, as the one on this port knows."""
+    """Returns the registered brokers that the broker on this port knows."""
     with Admin(f"127.0.0.1:{port}") as admin:
         return sorted(each.id for each in admin.describe_cluster().brokers)
 
@@ -148,7 +148,7 @@ def test_a_port_in_use_of_one_broker_is_reported_and_ends_all_brokers(tmp_path: 
     assert ended.code == 2
     assert ended.out == ""
     assert f"port {port + 1} on 127.0.0.1 is taken" in one_line(ended.err)
-    # A broker that is stopped before it listens for signals has no time to take its file away.
+    # A broker that is stopped before it handles signals cannot remove its file.
     assert not any(is_alive(int(path.read_text())) for path in tmp_path.rglob("pid"))
 
 
@@ -278,7 +278,7 @@ def test_log_dirs_have_a_folder_for_each_broker_and_a_stop_ends_a_halted_broker(
 
 
 def test_embedded_brokers_whose_stdin_ends_during_the_start_exit_0(tmp_path: Path) -> None:
-    """Embedded, with a stdin that has ended already."""
+    """The brokers are embedded, and their stdin has ended already."""
     ended = run("--port", 0, "--data-dir", tmp_path, "--processes", 2, "--embedded")
     assert ended.code == 0
     assert ended.out == ""
@@ -317,7 +317,7 @@ def test_brokers_are_registered_in_zookeeper_in_kafkas_format(tmp_path: Path) ->
 
 
 def test_a_client_during_the_start_of_three_brokers_gets_fully_replicated_internal_topics(tmp_path: Path) -> None:
-    """The factor of a topic stays for good."""
+    """Otherwise the replication factor of the topics would stay too small for ever."""
     port = consecutive_ports(3)
     knock = "import sys, pyclient; pyclient.Consumer(sys.argv[1], group_id='g', topics=['t']).poll(60)"
     client = subprocess.Popen([sys.executable, "-c", knock, f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""One broker of several, as its supervisor keeps it, with processes that are none."""
+"""A supervisor keeps one broker of several running; the processes are fakes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pybroker.tests.waiting import PATIENCE_S, until_async
 
 
 class Process(BrokerProcess):
-    """Takes requests at once, and ends when it is stopped or killed."""
+    """A fake process that takes requests at once, and ends when it is stopped or killed."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -1,4 +1,4 @@
-"""The process of an embedded broker is known to a signal handler from its first moment."""
+"""A signal handler knows the process of an embedded broker from its first moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def owned() -> Iterator[OwnedProcess]:
 def test_a_signal_during_the_start_is_handled_once_the_process_is_known(
     owned: OwnedProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A handler that came before would leave a process behind that nobody ends."""
+    """Otherwise the handler would run before the process is known, and nobody would end the process."""
     known: list[int | None] = []
     make = subprocess.Popen
 
@@ -65,7 +65,8 @@ def test_a_signal_during_folder_creation_is_handled_once_the_folder_is_known(
 
 
 def test_a_signal_while_python_tries_tmpdir_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The handler of ``pybroker demo`` ends the process, so the file with which Python tries the folder stayed."""
+    """The defect: the signal handler of ``pybroker demo`` ended the process, so the file stayed with which Python tests
+the folder."""
     left: list[list[Path]] = []
     unlink = os.unlink
 

@@ -1,4 +1,4 @@
-"""What ends a broker from outside: a closed terminal, a supervisor that is gone. It stops in order all the same."""
+"""A broker also stops cleanly when its terminal is closed or its supervisor has ended."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_halted_broker_whose_supervisor_is_killed_stops_cleanly(tmp_path: Path
 
 @contextmanager
 def hangup(handler: signal.Handlers) -> Iterator[None]:
-    """How children take SIGHUP, however the tests themselves were started."""
+    """Sets how child processes handle SIGHUP, independently of how the tests were started."""
     before = signal.signal(signal.SIGHUP, handler)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Secrets do not come into the argument lists of processes, which everybody on the machine can read."""
+"""Secrets are not in the argument lists of processes, which everybody on the machine can read."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ QUICKLY = ("--set", "zookeeper.connection.timeout.ms=300")
 
 
 def one_line(text: str) -> str:
-    """The only line of stderr that is not a log line."""
+    """Returns the only line of stderr that is not a log line."""
     lines = [line for line in text.splitlines() if not line[:4].isdigit()]
     assert len(lines) == 1, text
     return lines[0]
@@ -224,7 +224,7 @@ def test_version_and_help_are_printed_to_stdout() -> None:
 
 
 def test_an_embedded_broker_whose_stdin_ends_during_the_start_exits_0(tmp_path: Path) -> None:
-    """Embedded, with a stdin that has ended already."""
+    """The broker is embedded, and its stdin has ended already."""
     ended = run("--port", 0, "--data-dir", tmp_path, "--embedded")
     assert ended.code == 0
 

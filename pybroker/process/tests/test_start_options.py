@@ -1,4 +1,4 @@
-"""What the options of ``start`` make of the settings."""
+"""How the options of ``start`` change the settings."""
 
 from __future__ import annotations
 

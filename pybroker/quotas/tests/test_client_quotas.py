@@ -158,10 +158,10 @@ def test_invented_client_ids_do_not_make_the_broker_forget_usage(key: str) -> No
 
 
 def test_a_user_quota_limits_all_client_ids_together_and_a_default_client_quota_each_id() -> None:
-    """In Kafka the quota of the default client is for each id, so only one of a user limits the user."""
+    """In Kafka the quota of the default client applies to each id, so only a quota of the user limits the user."""
 
     def without_delay(entity: Entity) -> int:
-        """How many bytes the user sends by a hundred client ids until each has to wait."""
+        """Returns how many bytes the user sends with a hundred client ids until each has to wait."""
         made, sent = quotas({entity: 1000.0}), 0
         for number in range(100):
             share = made.share("User:alice", str(number), 0)

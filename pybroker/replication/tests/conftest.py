@@ -13,7 +13,7 @@ from pybroker.replication.tests.pair import Pair
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
-    """Makes brokers, whose log dirs lie in one temporary folder, and closes them."""
+    """Yields a function that makes brokers with log dirs in one temporary folder; closes the brokers at the end."""
     with nodes(Node, tmp_path) as make:
         yield make
 

@@ -1,4 +1,4 @@
-"""A broker without sockets: real logs, a clock that stands still, metadata by hand."""
+"""A broker without sockets: with real logs, a clock that stands still, and metadata from the test."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ TP = TopicPartition("t", 0)
 
 
 def topic_id(name: str, generation: int = 0) -> bytes:
-    """The id of a topic in these tests."""
+    """Returns the id of a topic in these tests."""
     return (name.encode() + bytes(15))[:15] + bytes([generation])
 
 
 def batch(*values: bytes, timestamp: int = NOW, key: bytes | None = b"k", **options: Any) -> bytes:
-    """A batch of records with these values; ``options`` are those of ``Builder``."""
+    """Returns a batch of records with these values; ``options`` are those of ``Builder``."""
     builder = Builder(**options)
     for number, value in enumerate(values or (b"v",)):
         builder.append(timestamp + number, key, value)
@@ -43,7 +43,7 @@ def batch(*values: bytes, timestamp: int = NOW, key: bytes | None = b"k", **opti
 
 
 def idempotent(sequence: int, *values: bytes, epoch: int = 0, producer: int = 7) -> bytes:
-    """A batch of an idempotent producer."""
+    """Returns a batch of an idempotent producer."""
     return batch(*values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
 
 
@@ -106,14 +106,14 @@ class Node:
         self.publish(MetadataDelta(changed=image.topics, deleted=deleted or {}, reading=reading))
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stops the broker cleanly."""
         self.replicas.close()
         for pool in self.pools:
             pool.shutdown()
         self.logs.close()
 
     def close(self) -> None:
-        """The end of the test. What is cancelled has its turn, as in a broker: else it was never awaited."""
+        """Ends the test. Cancelled tasks get a turn, as in a broker; otherwise nobody would have awaited them."""
         self.stop()
         left = asyncio.all_tasks(self.loop)
         for task in left:
@@ -186,7 +186,7 @@ Made = TypeVar("Made", bound=Node)
 
 @contextmanager
 def nodes(kind: Callable[..., Made], folder: Path) -> Iterator[Callable[..., Made]]:
-    """Makes brokers, whose log dirs lie in one folder unless told otherwise, and closes them."""
+    """Yields a function that makes brokers, by default with log dirs in one folder; closes the brokers at the end."""
     made: list[Made] = []
 
     def make(root: Path = folder, **options: Any) -> Made:
@@ -200,7 +200,7 @@ def nodes(kind: Callable[..., Made], folder: Path) -> Iterator[Callable[..., Mad
 
 @contextmanager
 def at_each_turn(loop: asyncio.AbstractEventLoop, look: Callable[[], object]) -> Iterator[None]:
-    """Looks in each turn of the loop, until the end."""
+    """Calls ``look`` in each turn of the loop, until the end."""
 
     def turn() -> None:
         nonlocal following
@@ -215,7 +215,7 @@ def at_each_turn(loop: asyncio.AbstractEventLoop, look: Callable[[], object]) ->
 
 
 def most_logs_at_once(node: Node, serve: Callable[[], object]) -> int:
-    """How many logs are made in one turn of the loop at most."""
+    """Returns how many logs are made in one turn of the loop at most."""
     counts: list[int] = []
     with at_each_turn(node.loop, lambda: counts.append(len(node.logs))):
         serve()
@@ -224,7 +224,7 @@ def most_logs_at_once(node: Node, serve: Callable[[], object]) -> int:
 
 
 def folders(node: Node) -> list[str]:
-    """Folders of logs; those that are being removed have lost their names."""
+    """Returns the folders of logs, except those that are being removed, which have lost their names."""
     names = sorted(name for path in node.paths for name in os.listdir(path) if os.path.isdir(f"{path}/{name}"))
     return [name for name in names if not name.endswith("-delete")]
 

@@ -29,7 +29,7 @@ EPOCH = 5
 
 
 class Pair:
-    """Broker 1 and broker 2, both with a replica of every topic, and what 2 fetches from 1."""
+    """Broker 1 and broker 2, both with a replica of every topic, and the fetch session by which 2 follows 1."""
 
     def __init__(self, make_node: Callable[..., Node], root: Path) -> None:
         self.leader = self.node(make_node, root, LEADER)
@@ -56,7 +56,7 @@ class Pair:
         raise errors.NetworkException
 
     def create(self, name: str = "t", *, epoch: int = 0, leader: int = LEADER, **options: Any) -> Partition:
-        """A topic led by broker 1; returns the leader's replica, and follows."""
+        """Makes a topic that broker 1 leads, and lets broker 2 follow; returns the leader's replica."""
         made = [
             node.create(name, replicas=(1, 2), epoch=epoch, leader=leader, partition_epoch=epoch, **options)
             for node in (self.leader, self.follower)
@@ -74,7 +74,7 @@ class Pair:
         return number, self.requests[-1]
 
     def answer(self, request: Any) -> Any:
-        """The leader's response, or the future that waits."""
+        """Returns the leader's response, or the future that waits for it."""
         call = Call(self.leader, VERSION, "pybroker", self.leader.connection)  # type: ignore[attr-defined, arg-type]
         return fetch.handle(request, call)
 
@@ -89,13 +89,13 @@ class Pair:
         return Fetch.decode_response(VERSION, data, 0, len(data))
 
     def round(self) -> list[Partition]:
-        """One request and its response; the partitions that changed."""
+        """Exchanges one request and its response; returns the partitions that changed."""
         assert self.source.may_ask(self.now_ms)
         number, request = self.ask()
         return self.hear(number, self.answer(request))
 
     def keep_starts(self) -> None:
-        """What ``Fetchers`` lets a thread do."""
+        """Does the work that ``Fetchers`` would give to a thread."""
         for partition in self.source.take_starts_to_keep():
             partition.log.keep_start()
             self.source.on_kept(key(partition))

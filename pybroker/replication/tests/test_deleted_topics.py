@@ -16,7 +16,7 @@ from pyclient.protocol import errors
 
 @pytest.fixture
 def deleted(node: Node) -> TopicImage:
-    """A topic that the metadata have just lost; its logs still have their names."""
+    """Returns a topic that is no longer in the metadata; its logs still have their names."""
     node.create(partitions=3)
     node.append(b"old")
     topic = node.metadata.image.topics["t"]

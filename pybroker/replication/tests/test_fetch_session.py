@@ -23,7 +23,7 @@ from pyclient.protocol import errors
 
 
 def sessions(slots: int = 10) -> FetchSessions:
-    """Sessions that get the ids 1, 2, …"""
+    """Returns sessions that get the ids 1, 2, …"""
     ids = count(1)
     return FetchSessions(slots, lambda: next(ids))
 
@@ -43,7 +43,7 @@ ALICE, BOB = "User:alice", "User:bob"
 
 
 def start(each: FetchSessions, *indexes: int, now: int = 0, owner: str = ALICE) -> int:
-    """The id of a new session in which nothing was found."""
+    """Makes a session whose first fetch found no records; returns its id."""
     context = each.context(0, INITIAL_EPOCH, wanted(*indexes), (), False, now, owner)
     return context.answer([read() for _ in indexes], now)[0]
 
@@ -225,7 +225,7 @@ def test_old_session_of_fewer_partitions_makes_room_for_a_larger_one() -> None:
 
 
 def test_names_that_no_topic_has_are_not_remembered() -> None:
-    """Clients may make up any, and each may be as long as a request."""
+    """Clients may invent any names, and each may be as long as a request."""
     each = sessions()
     longest, longer = (wanted(0, topic="x" * length) for length in (LONGEST_NAME, LONGEST_NAME + 1))
     context = each.context(0, INITIAL_EPOCH, longer, (), False, 0, ALICE)

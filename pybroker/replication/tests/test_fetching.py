@@ -16,7 +16,7 @@ def fetch(
     max_bytes: int = 1 << 20,
     partition_bytes: int = 1 << 20,
 ) -> Fetch:
-    """A fetch from the partitions 0… of topic t at these offsets."""
+    """Returns a fetch from the partitions 0… of topic t at these offsets."""
     wanted = [FetchPartition("t", bytes(16), index, offset, partition_bytes) for index, offset in enumerate(offsets)]
     return Fetch(wanted, node.replicas.resolve, min_bytes=min_bytes, max_bytes=max_bytes)
 

@@ -21,7 +21,7 @@ LEADER, FOLLOWER, LEADER_EPOCH, SESSION = 2, 1, 3, 5
 
 
 class Follower:
-    """A broker with a replica of topics, what it fetches from their leader, and a disk that can refuse."""
+    """A broker that follows the leader of some topics, with a disk that can refuse to open files."""
 
     def __init__(self, node: Node, storage: FaultyStorage) -> None:
         self.node, self.storage = node, storage
@@ -33,7 +33,7 @@ class Follower:
         )
 
     def create(self, name: str) -> Any:
-        """A topic that is on the disk, with one record more that is not."""
+        """Makes a topic whose log is on the disk, except for its last record."""
         options = {"replicas": (FOLLOWER, LEADER), "leader": LEADER, "epoch": LEADER_EPOCH, "flush_acks": "true"}
         partition = self.node.create(name, **options)
         partition.log.append_as_follower(batch(b"a", epoch=LEADER_EPOCH), LEADER_EPOCH, NOW)
@@ -43,7 +43,7 @@ class Follower:
         self.node.until(holds)
 
     def refuse(self, partition: Any) -> None:
-        """Leaves no descriptor for the folder of the partition, whose name may not be on disk."""
+        """Makes the sync of the partition's folder necessary, and lets it fail for lack of a descriptor."""
         partition.log._durability.names_synced = False
         self.storage.fail("sync_folder", errno.EMFILE, lambda path: path == partition.log.folder)
 
@@ -51,7 +51,7 @@ class Follower:
         return self.storage.count("sync_folder")
 
     def named(self) -> dict[bytes, list[int]]:
-        """The offsets that the requests have named so far, by topic id."""
+        """Returns the offsets in all requests so far, by topic id."""
         offsets: dict[bytes, list[int]] = {}
         for request, _ in self.posts:
             for topic in request.topics:
@@ -59,7 +59,7 @@ class Follower:
         return offsets
 
     def answer(self, *names: str) -> None:
-        """The leader has another record of these topics; it answers the last request."""
+        """Answers the last request: the leader has another record of each of these topics."""
         kind = Fetch.Response
         data = kind.PartitionData(records=bytes(batch(b"b", base_offset=1, epoch=LEADER_EPOCH)))
         topics = [kind.FetchableTopicResponse(topic_id=topic_id(name), partitions=[data]) for name in names]

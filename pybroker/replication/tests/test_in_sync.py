@@ -41,7 +41,7 @@ def test_a_follower_that_has_caught_up_is_proposed_with_its_broker_epoch(pair: P
 
 
 def test_a_proposal_names_the_registration_that_had_caught_up_not_one_that_has_fetched_since(pair: Pair) -> None:
-    """A machine came back with an empty log before the proposal went out, and was taken into the in-sync set."""
+    """The defect: a machine returned with an empty log before the proposal was sent, and joined the in-sync set."""
     leader = pair.create(isr=(1,))
     pair.leader.append(b"a")
     pair.round()

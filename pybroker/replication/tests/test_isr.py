@@ -8,7 +8,7 @@ LAG_MS = 30_000
 
 
 def tracker(members: tuple[int, ...] = (1, 2, 3), epoch_start: int = 0) -> IsrTracker:
-    """Broker 1 leads 1, 2 and 3 from time 0."""
+    """Returns a tracker: broker 1 leads 1, 2 and 3 from time 0."""
     return IsrTracker(1, (1, 2, 3), members, epoch_start_offset=epoch_start, lag_time_max_ms=LAG_MS, now_ms=0)
 
 

@@ -91,7 +91,7 @@ def test_an_answer_to_a_request_before_a_change_is_ignored(pair: Pair) -> None:
 
 
 def test_a_high_watermark_in_an_ignored_answer_is_sent_again(pair: Pair) -> None:
-    """The follower leaves the in-sync set while it fetches: the high watermark does not wait for it any more."""
+    """The follower leaves the in-sync set while it fetches, so the high watermark no longer waits for it."""
     pair.create()
     pair.round()
     pair.leader.append(b"a")

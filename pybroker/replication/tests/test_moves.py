@@ -91,7 +91,7 @@ def test_deleted_topic_no_longer_moves(make_node: MakeNode) -> None:
     moving = node.replicas.moves._tasks[TP]
     node.delete()
     node.run(moving)
-    node.pools.removals.submit(lambda: None).result()  # and with it all that was removed before
+    node.pools.removals.submit(lambda: None).result()  # by then, all earlier removals have ended
     assert folders(node) == []
     assert not node.logs.offline_dirs
 

@@ -45,7 +45,7 @@ def topic(
 
 
 def publish(node: Node, *topics: TopicImage) -> None:
-    """When this returns, a client would have its answer."""
+    """Publishes the topics. When this returns, a client would have its answer."""
     node.publish(MetadataDelta(changed={each.name: each for each in topics}), makes_logs=False)
 
 
@@ -54,7 +54,7 @@ def finish(node: Node) -> None:
 
 
 def made(node: Node) -> list[str]:
-    """The folders of logs, those first that were made first."""
+    """Returns the folders of logs, in the order in which they were made."""
     for log in node.logs:
         assert os.path.isdir(log.folder)
     return [str(log.topic_partition) for log in node.logs]
@@ -242,7 +242,7 @@ def test_a_stopping_broker_creates_no_more_logs(make_node: MakeNode) -> None:
 
 
 def refuse(storage: FaultyStorage) -> None:
-    """Leaves no descriptor."""
+    """Lets the storage refuse to open files, as when no descriptor is left."""
     storage.fail("open", errno.EMFILE, lambda path: "/t-" in path)
 
 

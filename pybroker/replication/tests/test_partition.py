@@ -30,7 +30,7 @@ def read(
 
 
 def three_replicas(node: Node, **options: object) -> Partition:
-    """Broker 1 leads 1, 2 and 3 in epoch 5."""
+    """Returns a partition that broker 1 leads in epoch 5, with the replicas 1, 2 and 3."""
     return node.create(replicas=(1, 2, 3), epoch=5, **options)  # type: ignore[arg-type]
 
 
@@ -241,7 +241,7 @@ def test_case_15_follower_out_and_in_again(node: Node) -> None:
 def test_a_removed_replica_does_not_hold_back_the_high_watermark(
     node: Node,
 ) -> None:
-    """The answer to a proposal ends a reassignment; the removed replica fetches once more before the metadata comes."""
+    """The answer to a proposal ends a reassignment. The removed replica fetches once more before the new metadata."""
     partition = three_replicas(node, isr=(1, 2))
     partition.append(batch(b"a", b"b"), -1, NOW)
     partition.on_follower_fetch(2, 2, 0, 0)
@@ -254,7 +254,8 @@ def test_a_removed_replica_does_not_hold_back_the_high_watermark(
 
 
 def test_a_smaller_isr_takes_effect_together_with_its_metadata(node: Node) -> None:
-    """min.insync.replicas was raised before: who leaves is eligible still, so nothing may be committed without it."""
+    """min.insync.replicas was raised before. A replica that leaves is still eligible, so no record may be committed
+without it."""
     partition = node.create(replicas=(1, 2), epoch=5)
     partition.append(batch(b"a"), -1, NOW)
     assert partition.on_tick(node.clock.monotonic_ms() + 60_000) is not None

@@ -22,7 +22,7 @@ LONG_MS = 1_000_000
 
 
 class Counting(Waiting):
-    """Counts what happens to it; ends when ``enough`` were counted."""
+    """A waiting operation that counts its checks, and completes after ``enough`` of them."""
 
     def __init__(self, purgatory: Purgatory, enough: int = 1 << 30) -> None:
         super().__init__(purgatory)
@@ -46,7 +46,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def fetch(node: Node, *offsets: int, max_wait_ms: int = LONG_MS, min_bytes: int = 1) -> object:
-    """A fetch from the partitions 0… of topic t: its reads, or the future of them."""
+    """Fetches from the partitions 0… of topic t; returns the reads, or their future."""
     wanted = [FetchPartition("t", bytes(16), n, offset, 1 << 20) for n, offset in enumerate(offsets)]
     each = Fetch(wanted, node.replicas.resolve, min_bytes=min_bytes, max_bytes=1 << 20)
     return node.replicas.fetch(each, max_wait_ms, lambda reads: reads)
@@ -192,7 +192,7 @@ def test_the_failure_of_a_waiting_fetch_does_not_fail_the_producer(node: Node) -
 
 
 def replicated(node: Node) -> tuple[Partition, Waiting]:
-    """A produce with acks=all that waits for followers."""
+    """Returns a partition, and a produce with acks=all that waits for its followers."""
     partition = node.create(replicas=(1, 2), epoch=1)
     appended = node.replicas.append(partition.topic_partition, batch(b"a"), -1, NOW)
     assert isinstance(appended.done, WaitingAck)
@@ -241,7 +241,7 @@ def test_deletion_waits_for_every_replica(node: Node) -> None:
 def test_deadlines_come_in_their_order_with_one_timer(loop: asyncio.AbstractEventLoop) -> None:
     deadlines = Deadlines(loop)
     order: list[int] = []
-    with patch.object(loop, "time", return_value=loop.time()):  # all begin at once, however busy the machine is
+    with patch.object(loop, "time", return_value=loop.time()):  # all begin at the same time, even on a busy machine
         for delay_ms in (4, 1, 3, 2, 0):
             deadlines.add(delay_ms, lambda n=delay_ms: order.append(n))  # type: ignore[misc]
     until(loop, lambda: len(order) == 5)
@@ -282,7 +282,7 @@ def test_closed_deadlines_do_not_come(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def committed(node: Node, offset: int) -> object:
-    """A read_committed fetch from the only partition of topic t: its read, or the future of it."""
+    """Fetches from the only partition of topic t with read_committed; returns the read, or its future."""
     wanted = [FetchPartition("t", bytes(16), 0, offset, 1 << 20)]
     each = Fetch(
         wanted, node.replicas.resolve, min_bytes=1, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED

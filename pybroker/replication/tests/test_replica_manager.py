@@ -186,7 +186,8 @@ def test_a_lower_broker_wide_min_insync_replicas_completes_waiting_requests(node
 
 @pytest.mark.parametrize("unknown", [UNREADABLE_CONFIGS, MISSING_CONFIGS])
 def test_an_unreadable_min_insync_replicas_requires_all_replicas(node: Node, unknown: Configs) -> None:
-    """A broker that began while a topic's configuration was garbled acknowledged what only itself had."""
+    """The defect: a broker that started with an unreadable configuration of a topic acknowledged records that only it
+had."""
     partition = node.create(replicas=(1, 2, 3), isr=(1, 2), min_insync_replicas="2")
     known = node.metadata.image.topics["t"]
     node.publish(MetadataDelta(changed={"t": known._replace(configs=unknown)}))

@@ -22,7 +22,7 @@ def folders(node: Node) -> list[str]:
 
 
 def strays(node: Node) -> list[tuple[str, int, int]]:
-    """Topic, partition and end of each."""
+    """Returns topic, partition and end of each stray log."""
     found = [note for path in node.paths for _, _, note in find(node.storage, path)]
     return sorted((*each.topic_partition, each.checkpointed.recovery_point) for each in found)
 
@@ -32,7 +32,7 @@ def topic_of(node: Node, name: str = "t") -> TopicImage:
 
 
 def lose(node: Node, name: str = "t") -> TopicImage:
-    """Publishes an image without the topic, as if it was read again."""
+    """Publishes an image without the topic, like an image that was read again."""
     topic = topic_of(node, name)
     node.publish(MetadataDelta(missing={name: topic}, reading=Reading()))
     return topic
@@ -133,7 +133,7 @@ def test_logs_of_partitions_that_the_topic_no_longer_has_are_kept(node: Node) ->
 
 @pytest.mark.parametrize("is_running", [False, True])
 def test_replicas_are_kept_that_an_image_read_again_has_elsewhere(node: Node, is_running: bool) -> None:
-    """A backup from before a reassignment would say so too."""
+    """A store restored from a backup before a reassignment would give the same image."""
     node.create(partitions=2)
     node.append(b"a", index=1)
     topic = topic_of(node)

@@ -54,7 +54,7 @@ def test_case_26_common_records_stay_although_the_high_watermark_lags(pair: Pair
 
 
 def test_case_26_fast_elections_leave_no_divergence(pair: Pair) -> None:
-    """The hole of KIP-279: epochs that one side has and the other has not, several in a row."""
+    """The gap that KIP-279 closes: several epochs in a row that only one side has."""
     leader = pair.create()
     write(leader.log, 0, b"a")
     write(leader.log, 3, b"d", b"e")
@@ -69,7 +69,7 @@ def test_case_26_fast_elections_leave_no_divergence(pair: Pair) -> None:
 
 
 def test_case_26_an_answer_of_a_truncated_leader_counts_up_to_the_truncation(pair: Pair) -> None:
-    """KAFKA-18723: the file that sendfile reads has another leader's records by then."""
+    """KAFKA-18723: when sendfile reads the file, it already has another leader's records."""
     leader = pair.create()
     write(leader.log, 0, b"a", b"longer than what is written in its place")
     number, request = pair.ask()
@@ -91,7 +91,7 @@ def test_a_follower_that_diverges_moves_no_high_watermark(pair: Pair) -> None:
 
 
 def diverge_deep(pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str = "t") -> None:
-    """The follower has more than its leader has, and cannot undo it."""
+    """Gives the follower more records than its leader has, and no journal to undo them."""
     monkeypatch.setattr(replay, "PIECE_BATCHES", 10)
     leader = pair.create(name)
     for log in (leader.log, pair.log(name)):
@@ -105,7 +105,7 @@ def diverge_deep(pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str = "t") -
 def test_a_deep_truncation_is_done_in_pieces_without_fetching(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it was read in one turn of the event loop, up to a whole segment."""
+    """The defect: up to a whole segment was read in one turn of the event loop."""
     diverge_deep(pair, monkeypatch)
     pair.create("u")
     assert pair.round() == []
@@ -203,7 +203,7 @@ def test_a_follower_restarts_where_its_leader_has_deleted_everything(pair: Pair)
 
 
 def test_a_follower_that_starts_over_with_many_segments_removes_them_in_pieces(pair: Pair) -> None:
-    """All files of thousands of segments were renamed in one turn of the event loop."""
+    """The defect: all files of thousands of segments were renamed in one turn of the event loop."""
     leader = pair.create()
     for number in range(2 * REMOVED_PER_TURN + 1):
         write(pair.log(), 0, b"%d" % number)
@@ -227,7 +227,7 @@ def test_a_follower_that_starts_over_with_many_segments_removes_them_in_pieces(p
 
 
 def test_a_follower_begins_at_a_batch_even_if_the_leaders_log_starts_within_it(pair: Pair) -> None:
-    """DeleteRecords goes to any offset; whole batches are what is sent."""
+    """DeleteRecords deletes up to any offset, but a leader sends whole batches."""
     leader = pair.create()
     leader.log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
     leader.log.update_high_watermark(3)
@@ -239,7 +239,7 @@ def test_a_follower_begins_at_a_batch_even_if_the_leaders_log_starts_within_it(p
 
 
 def start_named(request: Any) -> int:
-    """The log start of the first partition that a request names."""
+    """Returns the log start of the first partition in a request."""
     return int(request.topics[0].partitions[0].log_start_offset)
 
 
@@ -267,7 +267,7 @@ def test_a_log_start_is_named_when_it_survives_a_crash_and_not_before(pair: Pair
 
 
 def test_an_answer_counts_even_if_the_log_start_has_changed_since(pair: Pair) -> None:
-    """The leader takes it for heard and does not repeat it."""
+    """The leader assumes that the follower has received it, and does not repeat it."""
     leader = pair.create()
     pair.leader.append(b"a", b"b", b"c")
     pair.round()
@@ -335,7 +335,7 @@ def test_an_error_of_one_partition_does_not_stop_the_others(pair: Pair, monkeypa
 
 
 def fetching(node: Node) -> tuple[Fetchers, list[Any]]:
-    """What follows ``t``, and the requests that it has sent, each with what is to hear of the answer."""
+    """Returns the fetchers that follow ``t``, and their requests, each with the callback for its answer."""
     posts: list[Any] = []
     peers: Any = SimpleNamespace(post=lambda leader, request, done, **_: posts.append((request, done)))
     shell: Any = node.replicas
