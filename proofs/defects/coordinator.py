@@ -131,7 +131,7 @@ def a_refused_classic_join_has_deadlines() -> list[Patch]:
 @defect("pybroker/coordinator/group/tests/test_faults.py::test_names_too_long_for_a_record_are_refused_at_once")
 def a_member_id_may_be_too_long_for_a_record() -> list[Patch]:
     """A classic member that brings such an id into a consumer group gets UNKNOWN_SERVER_ERROR."""
-    return [(joining, "_LONGEST_MEMBER_ID", sys.maxsize)]
+    return [(joining, "LONGEST_ID", sys.maxsize)]
 
 
 @defect(MIGRATION + "test_a_classic_member_that_repeats_a_protocol_supports_it_once")
