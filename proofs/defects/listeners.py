@@ -79,7 +79,7 @@ def frames_that_are_not_whole_wait_for_each_other() -> list[Patch]:
     return [(SocketServer, "_feed", feed)]
 
 
-@defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_an_unusable_store_does_not_pass_the_trial")
+@defect(f"{SECURITY}/tls/tests/test_listener_tls.py::test_alter_configs_refuses_an_unusable_key_store")
 def a_key_store_is_accepted_untried() -> list[Patch]:
     """The broker accepts an unusable key store, and fails at its next start."""
     return [(listener_tls.ListenerTls, "try_out", lambda self, config: None)]

@@ -180,7 +180,7 @@ def password(file: str | None) -> str:
     """Reads the password from a file, stdin or the terminal, never from the command line. Raises UsageError."""
     if file is None:
         if not sys.stdin.isatty():
-            raise click.UsageError("--password-file FILE is missing, and there is no terminal to ask at; - means stdin")
+            raise click.UsageError("give --password-file FILE (- for stdin): there is no terminal to ask at")
         secret: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
         return secret
     try:

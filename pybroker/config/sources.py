@@ -95,7 +95,8 @@ def parse_properties(text: str) -> Iterator[tuple[int, str, str]]:
     """Yields line number, key and value of each entry, by the rules of java.util.Properties.
 
     ``#`` and ``!`` begin a comment line. ``=``, ``:`` or white space ends a key. A backslash at the end of a line
-    joins the next one without its indentation. ``\\t \\n \\r \\f \\uXXXX`` are as in Java; any other escaped character
+    continues it with the next line, without that line's indentation.
+    ``\\t \\n \\r \\f \\uXXXX`` are as in Java; any other escaped character
     stands for itself.
     """
     for number, name, value, _ in _entries(text):

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 async def handle(request: DescribeGroups.Request, call: Call) -> DescribeGroups.Response:
-    """Answers with the groups, in the order of the request. A repeated group is answered once, as it may be long."""
+    """Answers with the groups, in the order of the request. A repeated group is answered once, because its
+    description may be long.
+    """
     groups = dict.fromkeys(request.groups)
     described = await one_by_one(groups, lambda group_id: _describe(group_id, request, call), call)
     return DescribeGroups.Response(groups=described)

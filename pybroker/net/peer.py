@@ -261,7 +261,7 @@ class Peers:
                 connection.lose("it has not proved itself")
                 raise
         if connection.is_closed:
-            raise errors.NetworkException("closed during the handshake")
+            raise errors.NetworkException("the peer closed the connection during the handshake")
         return connection
 
     async def _shaken(self, sock: socket.socket, endpoint: Endpoint) -> TlsPipe | None:

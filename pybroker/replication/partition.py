@@ -293,7 +293,7 @@ class Partition:
         """
         end = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if end.epoch == UNDEFINED_EPOCH:
-            raise errors.OffsetOutOfRange(f"{self.topic_partition} knows nothing of epoch {wanted.last_fetched_epoch}")
+            raise errors.OffsetOutOfRange(f"{self.topic_partition} has no leader epoch {wanted.last_fetched_epoch}")
         if wanted.fetch_offset < self.log.log_start_offset:
             raise errors.OffsetOutOfRange(f"offset {wanted.fetch_offset} is below {self.log.log_start_offset}")
         if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:

@@ -74,4 +74,5 @@ def _group(text: str, found: re.Match[str], group: int | str) -> str:
     try:
         return found[group] or ""
     except IndexError:
-        raise ValueError(f"the replacement {text!r} has a group {group}, which the pattern does not have") from None
+        why = f"the replacement {text!r} refers to group {group}, but the pattern has no such group"
+        raise ValueError(why) from None

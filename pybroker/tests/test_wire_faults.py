@@ -271,7 +271,7 @@ def produce(acks: int, name: str = "none") -> Produce.Request:
 @pytest.mark.parametrize(
     "first", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]
 )
-def test_case_58_other_protocols_are_closed(running: Running, first: bytes) -> None:
+def test_case_58_connections_that_speak_other_protocols_are_closed(running: Running, first: bytes) -> None:
     sock = connect(running)
     sock.sendall(first + b"\0" * 100)
     assert is_closed(sock)

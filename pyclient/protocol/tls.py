@@ -153,7 +153,7 @@ class TlsLayer:
         self.incoming.write(piece)
 
     def _credit(self, count: int) -> None:
-        """Counts the ``count`` bytes that this visit has read so far."""
+        """Lowers ``_barren`` for the bytes read since the last call; the visit has read ``count`` so far."""
         self._barren = max(0, self._barren - OVERHEAD * (count - self._credited))
         self._credited = count
 

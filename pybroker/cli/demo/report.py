@@ -66,7 +66,7 @@ class Report(NamedTuple):
         return [
             ("broker", f"ready after {self.started_s:.2f} s"),
             ("produced", f"{streamed.records:,} records, {size}: {_rate(streamed.records, streamed.sent_s)}, acks=all"),
-            ("consumed", f"{shares} meanwhile, by two members: {_rate(streamed.records, streamed.read_s)}"),
+            ("consumed", f"{shares} while it was produced, by two members: {_rate(streamed.records, streamed.read_s)}"),
             ("they found", streamed.found),
             ("transactions", f"{copied.transactions} committed, {copied.aborted} aborted, in {copied.seconds:.1f} s"),
             ("exactly once", f"{copied.visible:,} {self.chosen}; {copied.written:,} written, counting aborted ones"),

@@ -66,7 +66,7 @@ def test_a_user_is_created_listed_changed_and_deleted(shell: Shell, users: list[
 
 def test_a_password_comes_from_a_file_or_a_terminal_only(shell: Shell, tmp_path: Path) -> None:
     told = shell.refused("user", "create", "alice", code=2)
-    assert "--password-file FILE is missing, and there is no terminal to ask at" in told
+    assert "give --password-file FILE (- for stdin): there is no terminal to ask at" in told
     assert "first line is empty" in shell.refused("user", "create", "a", "--password-file", "-", code=2)
     assert "No such file" in shell.refused("user", "create", "a", "--password-file", tmp_path / "none", code=2)
 

@@ -96,7 +96,8 @@ def join(group: ClassicGroup, join: Join, result: Result) -> None:
         _turn_away(group, join, result)
         return
     if not group.supports(request.protocol_type, [each.name for each in request.protocols]):
-        raise errors.InconsistentGroupProtocol(f"the members of group {group.id} do not support any of these protocols")
+        why = f"no protocol of this member is supported by all members of group {group.id}"
+        raise errors.InconsistentGroupProtocol(why)
     if not request.member_id:
         _join_without_id(group, join, result)
     elif request.member_id in group.pending:

@@ -295,7 +295,7 @@ def test_describe_cluster_returns_brokers_and_controller_and_refuses_other_endpo
     run(scenario)
 
 
-def test_describe_cluster_lists_brokers_that_have_left_as_fenced_on_request() -> None:
+def test_describe_cluster_can_include_departed_brokers_as_fenced() -> None:
     async def scenario(ask: Administration) -> None:
         gone = BrokerRegistration(7, 1, (), boot="b")
         for brokers in ({7: gone}, {7: None}):

@@ -58,7 +58,7 @@ class ScramUsers:
         try:
             return from_text(self._stored.of(user).get(self.mechanism.name, nobody))
         except ValueError as error:
-            logger.error("the stored password of a user for %s is malformed: %s", self.mechanism.name, error)
+            logger.error("the stored password of user %r for %s is malformed: %s", user, self.mechanism.name, error)
             return from_text(nobody)
 
     def nobody(self, user: str) -> Credential:

@@ -51,7 +51,10 @@ class Movements:
 
 
 class General:
-    """One assignment. ``members`` are in the order in which they claim; ``kept`` has what each may keep."""
+    """Computes one assignment of members whose subscriptions differ.
+
+    ``members`` are in the order in which they claim; ``kept`` has what each may keep.
+    """
 
     def __init__(
         self,

@@ -32,6 +32,6 @@ def decoder(types: dict[int, str]) -> Contents:
 
 
 def text(document: dict[str, Any], number: str) -> str:
-    """Returns a document as DumpLogSegments writes it, where type and version are texts."""
+    """Returns a document as DumpLogSegments writes it: type and version are strings."""
     shown = {number: str(document[number]), "data": document["data"]}
     return json.dumps(shown, separators=(",", ":"), ensure_ascii=False)

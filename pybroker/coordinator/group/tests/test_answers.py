@@ -226,7 +226,7 @@ def test_a_static_member_can_be_removed_by_its_instance_id_alone() -> None:
     assert driver.group().state == "Empty"
 
 
-def test_a_member_that_leaves_while_joining_is_answered() -> None:
+def test_leaving_fails_the_pending_join_of_the_member() -> None:
     driver = Driver()
     driver.stable(1)
     member, joining = driver.member()

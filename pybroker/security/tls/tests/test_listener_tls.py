@@ -155,7 +155,7 @@ def tried(tls: ListenerTls, given: BrokerConfig, **settings: str) -> str:
     return ""
 
 
-def test_an_unusable_store_does_not_pass_the_trial(tmp_path: Path) -> None:
+def test_alter_configs_refuses_an_unusable_key_store(tmp_path: Path) -> None:
     given = config(ssl_keystore_location=keys(tmp_path / "keys.pem"))
     tls = ListenerTls(given, "SSL")
     broken, other = tmp_path / "broken.pem", tmp_path / "other.pem"
@@ -168,7 +168,7 @@ def test_an_unusable_store_does_not_pass_the_trial(tmp_path: Path) -> None:
     assert tried(tls, given, num_io_threads="3") == ""
 
 
-def test_a_certificate_of_another_name_or_for_fewer_hosts_does_not_pass_the_trial(tmp_path: Path) -> None:
+def test_alter_configs_refuses_a_certificate_of_another_name_or_for_fewer_hosts(tmp_path: Path) -> None:
     path = keys(tmp_path / "keys.pem", "localhost", "10.0.0.1", organization_unit_name="brokers")
     more = keys(tmp_path / "more.pem", "10.0.0.1", "localhost", "b", organization_unit_name="brokers")
     fewer = keys(tmp_path / "fewer.pem", "localhost", organization_unit_name="brokers")

@@ -75,7 +75,8 @@ def _check_supported(group: ConsumerGroup, protocol_type: str, protocols: Protoc
     known = group.classic_protocols
     agreed = any(known.get(name, 0) == group.classic_members for name, _ in protocols)
     if protocol_type != CONSUMER_PROTOCOL or not agreed:
-        raise errors.InconsistentGroupProtocol(f"the members of group {group.id} do not support any of these protocols")
+        why = f"no protocol of this member is supported by all members of group {group.id}"
+        raise errors.InconsistentGroupProtocol(why)
 
 
 def _read(protocols: Protocols) -> ConsumerProtocolSubscription:

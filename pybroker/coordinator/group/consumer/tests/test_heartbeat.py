@@ -435,7 +435,7 @@ def test_a_member_whose_eviction_could_not_be_written_is_evicted_after_another_s
     assert driver.consumers().state == "Empty"
 
 
-def test_a_member_that_changes_its_client_id_is_written_once_and_makes_no_epoch() -> None:
+def test_a_changed_client_id_is_written_once_and_does_not_bump_the_group_epoch() -> None:
     driver = Driver()
     driver.come()
     before = len(driver.log)
