@@ -11,11 +11,13 @@ import difflib
 import gc
 import logging
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from pybroker.cli.common.ending import end_by_signals, tell
@@ -28,8 +30,8 @@ HINTS: Mapping[str, str] = {
     "NON_EMPTY_GROUP": "stop its members first",
     "UNKNOWN_MEMBER_ID": "stop its members first",
     "TRANSACTIONAL_ID_NOT_FOUND": "`pybroker txn list` shows what there is",
-    "CONNECTION_FAILED": "is a broker there? `pybroker doctor` looks, `pybroker start` starts one, -b names another",
-    "handshake": "`pybroker doctor` finds out what answers there",
+    "CONNECTION_FAILED": "is a broker there? `{doctor}` looks, `pybroker start` starts one, -b names another",
+    "handshake": "`{doctor}` finds out what answers there",
     "OFFSET_OUT_OF_RANGE": "`pybroker topic offsets` shows the range",
     "INVALID_REPLICATION_FACTOR": "`pybroker cluster describe` shows the brokers",
     "UNSUPPORTED_BY_BROKER": "`pybroker api-versions` shows what it serves",
@@ -38,7 +40,10 @@ HINTS: Mapping[str, str] = {
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "come by TLS or SASL as a user, and not by a token",
     "REQUEST_TIMED_OUT": "does the cluster work? `pybroker cluster describe` asks it",
 }
-"""Advice, by the name of an error. For a failed connection, advice by its phase takes precedence."""
+"""Advice, by the name of an error. For a failed connection, advice by its phase takes precedence.
+
+``{doctor}`` is the command that examines the same cluster.
+"""
 
 
 SCRIPTS_TITLE = "Kafka's scripts (their options, as in its documents)"
@@ -53,6 +58,8 @@ NEAR = 0.7
 """How similar a name must be to count as mistyped: difflib's ratio."""
 COMMON_OPTIONS = frozenset({"bootstrap", "profile", "settings", "verbose", "command_config", "file", "more"})
 BOOTSTRAP = "bootstrap.servers"
+LIKE_OURS = {"bootstrap": "-b", "profile": "-P", "command_config": "--command-config", "file": "--command-config"}
+"""The doctor's options for a cluster, by the parameters of verbs and scripts."""
 NO_TOPIC = re.compile(r"[Tt](here is no topic '.*)")
 """Matches the text of client or broker about an unknown topic, which may follow Kafka's own sentence."""
 ADVISED = ("TLS", "SASL")
@@ -208,7 +215,21 @@ def sentence(error: BaseException, what: object = None) -> str:
         text = f"{what}: {text}"
     phase = getattr(error, "phase", "")
     hint = None if phase.startswith(ADVISED) else HINTS.get(phase) or HINTS.get(name)
-    return f"{text} ({name})" + (f": {hint}" if hint else "")
+    return f"{text} ({name})" + (f": {hint.format(doctor=doctor())}" if hint else "")
+
+
+def doctor() -> str:
+    """Returns the command that looks at the cluster of this verb, with its options. Those of -X may be passwords, so
+    they are not shown.
+    """
+    words = ["pybroker", "doctor"]
+    if (context := click.get_current_context(silent=True)) is not None:
+        for name, option in LIKE_OURS.items():
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                words += option, str(context.params[name])
+        if context.params.get("settings"):
+            words += "-X", "…"
+    return " ".join(word if word == "…" else shlex.quote(word) for word in words)
 
 
 def complain(line: str) -> None:

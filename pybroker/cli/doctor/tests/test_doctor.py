@@ -228,6 +228,24 @@ def test_without_an_address_the_first_line_says_that_no_broker_runs_here(
     assert len(list(machine.running([tmp_path, tmp_path / "file"]))) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "doctor"),
+    [
+        (("topic", "list"), "pybroker doctor"),
+        (("topic", "list", "-b", "{there}", "--command-config", "{file}"), "-b {there} --command-config {file}"),
+        (("kafka-topics", "--list", "--bootstrap-server", "{there}"), "-b {there}"),
+        (("topic", "list", "-b", "{there}", "-X", "client.id=a"), "-b {there} -X …"),
+    ],
+)
+def test_the_advice_repeats_the_options_for_the_cluster(
+    listener: socket.socket, tmp_path: Path, words: tuple[str, ...], doctor: str
+) -> None:
+    file, there = tmp_path / "client.properties", f"127.0.0.1:{listener.getsockname()[1]}"
+    file.write_text("client.id=doctor\n")
+    told = Shell(there)(*(word.format(there=there, file=file) for word in words)).err
+    assert f"{doctor.format(there=there, file=file)}` finds out what answers there" in told
+
+
 def test_the_advice_to_start_a_broker_is_given_only_if_nothing_answers() -> None:
     told = sentence(ConnectionFailed("localhost:1", "handshake", "closed by the broker"))
     assert told.endswith("(CONNECTION_FAILED): `pybroker doctor` finds out what answers there")
