@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from pyclient.config.hints import hint, meant
@@ -81,8 +81,8 @@ def load(
     known: dict[str, Any] = {}
     if config is not None and not isinstance(config, Mapping):
         raise ConfigError(f"config={config!r} is not a mapping of settings; topics of a consumer are topics=[…]")
-    for part in (config or {}, settings or {}):
-        known |= {_known(names, name): value for name, value in part.items()}
+    for part, as_shown in ((config or {}, str), (settings or {}, _attribute)):
+        known |= {_known(names, name, as_shown): value for name, value in part.items()}
     if bootstrap_servers is not None:
         _check_first(bootstrap_servers, settings or {})
         known["bootstrap.servers"] = bootstrap_servers
@@ -112,8 +112,9 @@ def _attribute(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _known(names: Mapping[str, str], name: str) -> str:
-    """Returns the key of that name. Raises ConfigError with the setting to use instead, or with the most similar name.
+def _known(names: Mapping[str, str], name: str, as_shown: Callable[[str], str]) -> str:
+    """Returns the key of that name. Raises ConfigError with the setting to use instead, or with the most similar name in
+    the form that ``as_shown`` returns.
     """
     found = names.get(_attribute(name)) if isinstance(name, str) else None
     if found is not None:
@@ -121,7 +122,7 @@ def _known(names: Mapping[str, str], name: str) -> str:
     dotted = key_with_dots(str(name))
     advice = [each for each in (hint(dotted), _others(names, meant(dotted))) if each]
     if not advice and (similar := difflib.get_close_matches(dotted, names.values(), 1, 0.6)):
-        advice.append(f"did you mean {similar[0]}?")
+        advice.append(f"did you mean {as_shown(similar[0])}?")
     raise ConfigError(f"unknown setting {name!r}" + (f": {', '.join(advice)}" if advice else ""))
 
 

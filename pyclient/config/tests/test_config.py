@@ -147,7 +147,7 @@ def test_a_setting_that_only_other_clients_have_is_refused_as_theirs(name, told)
         ("ssl_certificate_location", "me.pem", "it is ssl.keystore.location"),
         ("ssl_key_location", "me.key", "it is ssl.keystore.location"),
         ("ssl_cafile", "ca.pem", "it is ssl.truststore.location"),
-        ("ssl_truststore_lokation", "ca.pem", "did you mean ssl.truststore.location"),
+        ("ssl_truststore_lokation", "ca.pem", r"did you mean ssl_truststore_location\?$"),
     ],
 )
 def test_a_bad_value_is_an_error_that_names_key_and_value(name, value, text):
