@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -40,7 +41,7 @@ class Results(dict[K, R], Generic[K, R]):
             notes = [f"also {other}: {error}" for other, error in others[:10]]  # of the same error perhaps
             if first.args == (first.text,):
                 first.args = (f"{key}: {first.text}",)
-            else:
+            elif not re.search(rf"(?<!\w){re.escape(str(key))}(?!\w)", str(first)):
                 first.add_note(f"of {key}")
             for note in notes:
                 first.add_note(note)

@@ -302,6 +302,14 @@ def test_results_raise_the_error_of_what_failed():
     assert results.checked(False) is results
 
 
+def test_an_error_that_names_its_item_has_no_note_about_it():
+    told = NotCoordinator("Topic 'routes' already exists.")
+    for key, notes in (("routes", []), ("route", ["of route"])):
+        with pytest.raises(NotCoordinator) as caught:
+            Results(errors={key: told}).checked()
+        assert getattr(caught.value, "__notes__", []) == notes
+
+
 def test_a_name_that_cannot_be_resolved_fails_at_once(monkeypatch):
     async def no_such_name(*_: object) -> list[object]:
         raise socket.gaierror(-2, "Name or service not known")
