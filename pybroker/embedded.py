@@ -344,7 +344,8 @@ class EmbeddedBroker:
                 return found[1], numbers(found[2])
         is_late = self._process.is_alive and time.monotonic() >= deadline
         code = self._process.kill()
-        why = f"not ready within start_timeout_s={self._timeout_s:g}" if is_late else f"exit code {code}"
+        late = f"not ready within start_timeout_s={self._timeout_s:g}; raise it if a start takes longer here"
+        why = late if is_late else f"exit code {code}"
         told = reason(self.log) or "it has logged nothing: is the machine very busy?"
         raise BrokerFailed(f"the broker did not start ({why}): {told}", self.log)
 
