@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cy.produce.producer_batch import ProducerBatch
+from pyclient.core.reports.rights import IDENTIFYING
 from pyclient.errors import KafkaError, of_code
 from pyclient.producer.in_flight import Identity, Lane
 from pyclient.producer.settings import Settings
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pyclient.producer")
 MAX_EPOCH = 0x7FFF - 1
+OR_WRITE = " (or WRITE on any topic)"
+"""Brokers since 2.8 accept this for a producer id."""
 
 
 class Identities:
@@ -83,7 +86,8 @@ class Identities:
         try:
             self.current = await self.client.retrying(self._ask, deadline=float("inf"))
         except KafkaError as error:
-            log.error("could not get a producer id: %s", error)
+            told = self.client.rights.told(error, IDENTIFYING, more=OR_WRITE)
+            log.error("could not get a producer id: %s", told)
             self.give_up(error)
         finally:
             self._task = None

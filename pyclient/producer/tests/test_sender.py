@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from cy.batch import iterate, read_header
@@ -356,3 +358,14 @@ def test_the_error_about_a_producer_id_names_the_right_to_write_the_topic():
     with pytest.raises(ClusterAuthorizationFailed, match="its user needs WRITE on topic t") as caught:
         report.result(0)
     assert "--operation write --topic t" in caught.value.grant
+
+
+def test_the_log_line_about_a_refused_producer_id_names_the_missing_right(caplog):
+    client, _, sender = make()
+
+    async def refuse(*_, **__):
+        raise ClusterAuthorizationFailed()
+
+    client.retrying = refuse
+    asyncio.run(sender.identities._get())
+    assert "its user needs IDEMPOTENT_WRITE on the cluster (or WRITE on any topic), which" in caplog.text
