@@ -50,7 +50,8 @@ def server_context(settings: Settings) -> ssl.SSLContext:
     ciphers.without_finite_fields(context)
     keys = key_store(settings)
     if keys is None:
-        raise TlsConfigError(_KEY_SETTING, "is missing: a server needs a key and its certificate")
+        advice = "`pybroker tls create DIR` makes both"
+        raise TlsConfigError(_KEY_SETTING, f"is missing: a server needs a key and its certificate; {advice}")
     _present(context, keys)
     wanted = str(settings.get(CLIENT_AUTH) or "none").strip().lower()
     if wanted not in _CLIENT_AUTH:

@@ -124,7 +124,7 @@ def test_a_server_requests_client_certificates_as_configured():
     assert not server_context(keys_of(made.server)).get_ca_certs()
     with pytest.raises(TlsConfigError, match=r"ssl.truststore.certificates: is given, but empty"):
         server_context(keys_of(made.server) | {"ssl.client.auth": "required", "ssl.truststore.certificates": ""})
-    with pytest.raises(TlsConfigError, match=r"ssl.keystore.location: is missing"):
+    with pytest.raises(TlsConfigError, match=r"ssl.keystore.location: is missing: .*`pybroker tls create DIR` makes"):
         server_context({})
 
 
