@@ -219,7 +219,8 @@ def read(config: BrokerConfig, listener: str) -> SaslListener:
         names = config[MECHANISMS]  # Kafka's default is GSSAPI
     if not names:
         complaint = f"is not set, and its default {GSSAPI} has no {JAAS}: set {_choice()}"
-        raise _error(config, listener, MECHANISMS, complaint)
+        own = of_listener(listener, MECHANISMS)
+        raise _error(config, listener, MECHANISMS, f"{complaint} (or set {own}, for this listener only)")
     for name in names:
         if name not in BUILT:
             raise _error(config, listener, MECHANISMS, f"has {name}, which is not supported, only {_choice()}")
@@ -323,12 +324,12 @@ def _value(config: BrokerConfig, listener: str, mechanism: str, name: str, *, wi
 def _error(
     config: BrokerConfig, listener: str, name: str, complaint: str, mechanism: str = "", *, with_others: bool = True
 ) -> ConfigError:
-    """Returns the error with the name under which the setting was given, or should be given. With ``with_others``, it
-    may be a name for other mechanisms too.
+    """Returns the error with the name under which the setting was given, or should be. Without a mechanism, this is the
+    name for all listeners. ``with_others`` allows names for other mechanisms too.
     """
     names = [of_mechanism(listener, mechanism, name)] if mechanism else []
     names += [of_listener(listener, name), name] if with_others else []
-    given = next((each for each in names if config.where(each)), names[0])
+    given = next((each for each in names if config.where(each)), names[0 if mechanism else -1])
     return ConfigError(f"listener {listener}{_from(config, 'listeners')}: {given}{_from(config, given)} {complaint}")
 
 

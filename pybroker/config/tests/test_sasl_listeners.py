@@ -63,7 +63,11 @@ def test_a_sasl_setting_may_be_for_one_listener_or_one_mechanism_only() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ([], "sasl.enabled.mechanisms is not set, and its default GSSAPI .*: set PLAIN, SCRAM-SHA-256, .* or GSSAPI"),
+        (
+            [],
+            r": sasl.enabled.mechanisms is not set, and its default GSSAPI .*: set PLAIN, SCRAM-SHA-256, .* or GSSAPI "
+            rf"\(or set {OWN}.sasl.enabled.mechanisms, for this listener only\)$",
+        ),
         (["sasl.enabled.mechanisms=NTLM"], r"sasl.enabled.mechanisms \(from --set\) has NTLM, which is not supported"),
         (["sasl.enabled.mechanisms=SCRAM-SHA-256,NTLM"], "has NTLM, which is not supported"),
         (["sasl.enabled.mechanisms=plain"], "has plain, which is not supported"),
