@@ -56,7 +56,8 @@ All errors derive from `KafkaError` and can be pickled. `except pyclient.errors.
 WITHOUT_EFFECT = """# Broker settings without effect
 
 A `server.properties` of Kafka or of a vendor starts here as it is. Some of its settings may have no effect. The log of
-a start lists them; `pybroker doctor --local server.properties` lists them beforehand.
+a start lists them; `pybroker doctor --local server.properties` lists them beforehand. Warnings
+name those that you might miss. One line at level INFO names all others.
 
 - **Keys of vendors and plug-ins** (`confluent.balancer.enable`, `logs.dir`) are ignored. One warning names them all.
 - **Keys of an authorizer** (`super.users`, `allow.everyone.if.no.acl.found`) cause a warning if `authorizer.class.name`
@@ -80,9 +81,10 @@ start names it.
 | Why | Keys |
 |---|---|"""
 QUIET = """
-## Settings that are ignored silently
+## Settings that are not needed
 
-These keys tune how Kafka works internally. The results are the same without them.
+These keys tune how Kafka works internally. The results are the same without them, so a start names them without a
+warning.
 
 | Why | Keys |
 |---|---|"""

@@ -57,6 +57,13 @@ def of_settings(config: BrokerConfig) -> Iterator[str]:
         yield f"without effect, because {reason}: {', '.join(names)}"
 
 
+def of_internals(config: BrokerConfig) -> str:
+    """Returns a line with the given keys that only tune how Kafka works, or ask for nothing; empty without any."""
+    asked_for = set(_asked_for(config))
+    names = [name for name in config.given() if name in KEYS and KEYS[name].inert and name not in asked_for]
+    return f"without effect, and not needed here: {', '.join(names)}" if names else ""
+
+
 def _is_between_brokers(config: BrokerConfig) -> bool:
     """Returns whether brokers show certificates or Kerberos tickets to each other."""
     between = between_brokers(config)

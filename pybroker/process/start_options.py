@@ -143,6 +143,8 @@ def remark(config: BrokerConfig, options: StartOptions) -> None:
     """Logs which settings and variables are ignored, and which contradict an option."""
     for line in (*remarks.of_environment(os.environ), *remarks.of_settings(config)):
         logger.warning("%s", line)
+    if line := remarks.of_internals(config):
+        logger.info("%s", line)
     if options.audit_log is not None and not config[AUTHORIZER]:
         logger.warning("--audit-log %s stays empty: authorizer.class.name is not set", options.audit_log)
     told = {endpoint.port for endpoint in advertised_listeners(config).values()}

@@ -29,6 +29,8 @@ def examine(file: str | None) -> Iterator[Finding]:
         config = configure(StartOptions(file=file))
         for line in (lines := list(remarks.of_settings(config))):
             yield Finding(WARNING, what, line, "a broker starts with it, but it has no effect")
+        if line := remarks.of_internals(config):
+            yield Finding(OK, what, line)
         yield Finding(OK, what, "all values are valid" if lines else "all keys are known, all values are valid")
         yield from addresses(config)
     except ConfigError as error:

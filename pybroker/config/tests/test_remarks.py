@@ -8,7 +8,7 @@ import pytest
 
 from pybroker.config import BrokerConfig, ConfigError, listeners
 from pybroker.config.keys.inert_keys import UNMET
-from pybroker.config.remarks import of_environment, of_settings
+from pybroker.config.remarks import of_environment, of_internals, of_settings
 
 KRAFT = """
 process.roles=broker,controller
@@ -84,6 +84,14 @@ def test_kafkas_own_server_properties_cause_warnings_only_about_missing_features
         "without effect, because there are no share and streams groups: "
         "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor"
     ]
+
+
+def test_keys_that_are_not_needed_here_are_named_in_one_line(tmp_path: Path) -> None:
+    assert of_internals(loaded(tmp_path, f"{KRAFT}metrics.num.samples=2")) == (
+        "without effect, and not needed here: process.roles, controller.quorum.bootstrap.servers, "
+        "controller.listener.names, num.network.threads, num.io.threads, metrics.num.samples"
+    )
+    assert of_internals(loaded(tmp_path, "num.partitions=2\nmetric.reporters=a.B")) == ""
 
 
 def test_unknown_keys_of_a_vendor_are_reported_in_one_line(tmp_path: Path) -> None:

@@ -112,8 +112,9 @@ def test_all_errors_of_a_file_are_reported_and_its_log_dirs_checked(tmp_path: Pa
 
 def test_settings_without_effect_are_reported_as_at_a_start(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("confluent.balancer.enable=true\nmetric.reporters=a.B\n")
-    vendor, metrics, rest, _ = settings.examine(str(file))
+    file.write_text("confluent.balancer.enable=true\nmetric.reporters=a.B\nnum.io.threads=8\n")
+    vendor, metrics, internals, rest, _ = settings.examine(str(file))
+    assert (internals.level, internals.found) == (OK, "without effect, and not needed here: num.io.threads")
     assert (vendor.level, metrics.level, rest.level) == (WARNING, WARNING, OK)
     assert "confluent.balancer.enable" in vendor.found
     assert "metric.reporters" in metrics.found
