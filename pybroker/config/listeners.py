@@ -16,6 +16,8 @@ SASL_TLS: Final = "SASL_SSL"
 PROTOCOLS: Final = (PLAIN, TLS, SASL_PLAIN, SASL_TLS)
 BY_TLS: Final = frozenset({TLS, SASL_TLS})
 BY_SASL: Final = frozenset({SASL_PLAIN, SASL_TLS})
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+"""Hosts at which only this machine can connect."""
 
 
 class Endpoint(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pybroker.config.broker_config import BrokerConfig
-from pybroker.config.listeners import TLS, Endpoint, listeners
+from pybroker.config.listeners import LOOPBACK, PLAIN, TLS, Endpoint, listeners
 
 AUTHORIZER: Final = "authorizer.class.name"
 STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -50,6 +50,15 @@ def remarks(config: BrokerConfig, *, is_between_brokers: bool) -> Iterator[str]:
         names.append(SUPER_USERS)
     if names:
         yield f"without effect, because without an authorizer everybody may do everything: {', '.join(names)}"
+
+
+def open_to_all(config: BrokerConfig) -> str:
+    """Returns a line about listeners at which other machines may do everything; empty without any."""
+    found = [each for each in listeners(config) if each.security_protocol == PLAIN and each.host not in LOOPBACK]
+    if config[AUTHORIZER] or not found:
+        return ""
+    names = ", ".join(map(str, found))
+    return f"{names}: every machine that reaches this port may read, write and delete everything, unencrypted"
 
 
 def _knows_clients(config: BrokerConfig, endpoint: Endpoint) -> bool:

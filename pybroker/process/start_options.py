@@ -16,10 +16,10 @@ from pybroker.config import (
     advertised_listeners,
     listeners,
     remarks,
+    rights,
     tls_slips,
     unprotected,
 )
-from pybroker.config.rights import AUTHORIZER
 from pybroker.data_folder import DataFolder, plan
 from pybroker.process.secret_settings import is_secret
 from pybroker.store.stores import StoreOptions
@@ -145,7 +145,9 @@ def remark(config: BrokerConfig, options: StartOptions) -> None:
         logger.warning("%s", line)
     if line := remarks.of_internals(config):
         logger.info("%s", line)
-    if options.audit_log is not None and not config[AUTHORIZER]:
+    if line := rights.open_to_all(config):
+        logger.warning("%s (docs/protect-a-broker.md)", line)
+    if options.audit_log is not None and not config[rights.AUTHORIZER]:
         logger.warning("--audit-log %s stays empty: authorizer.class.name is not set", options.audit_log)
     told = {endpoint.port for endpoint in advertised_listeners(config).values()}
     if options.port and told and options.port not in told:

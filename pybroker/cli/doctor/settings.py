@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
-from pybroker.config import BrokerConfig, ConfigError, remarks, tls_slips, unprotected
-from pybroker.config.listeners import advertised_listeners, listeners
+from pybroker.config import BrokerConfig, ConfigError, remarks, rights, tls_slips, unprotected
+from pybroker.config.listeners import LOOPBACK, advertised_listeners, listeners
 from pybroker.process.start_options import StartOptions, configure
 
 ANYWHERE = ("", "0.0.0.0", "::")
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def examine(file: str | None) -> Iterator[Finding]:
@@ -33,6 +32,8 @@ def examine(file: str | None) -> Iterator[Finding]:
             yield Finding(OK, what, line)
         yield Finding(OK, what, "all values are valid" if lines else "all keys are known, all values are valid")
         yield from addresses(config)
+        if line := rights.open_to_all(config):
+            yield Finding(WARNING, "listener", line, "TLS, users and ACLs: docs/protect-a-broker.md")
     except ConfigError as error:
         yield Finding(ERROR, what, str(error), "a broker does not start with it")
 

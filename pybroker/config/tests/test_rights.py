@@ -53,3 +53,17 @@ def test_super_users_are_separated_by_semicolons() -> None:
 def test_an_authorizer_is_reported_if_no_listener_authenticates_clients(settings: list[str], is_told: bool) -> None:
     lines = list(of_settings(loaded(f"authorizer.class.name={rights.STANDARD}", *settings)))
     assert [("all of them are User:ANONYMOUS" in line) for line in lines] == [True] * is_told
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (["listeners=PLAINTEXT://:9192"], "PLAINTEXT://:9192"),
+        (["listeners=A://kafka-1:1,B://0.0.0.0:2", "listener.security.protocol.map=A:PLAINTEXT,B:SSL"], "A://kafka-1:1"),
+        (["listeners=PLAINTEXT://127.0.0.1:1"], ""),
+        (["listeners=PLAINTEXT://:1", f"authorizer.class.name={rights.STANDARD}"], ""),
+        (["listeners=SASL_SSL://:1"], ""),
+    ],
+)
+def test_a_listener_is_reported_if_other_machines_may_do_everything_there(settings: list[str], names: str) -> None:
+    assert rights.open_to_all(loaded(*settings)).partition(": every machine ")[0] == names

@@ -86,9 +86,10 @@ def test_settings_are_judged_as_a_start_would(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("KAFKA_LOG_RETENTION_HOUR", "3")
     file.write_text("listeners=PLAINTEXT://0.0.0.0:9092\nadvertised.listeners=PLAINTEXT://nowhere.invalid:9092\n")
     found = list(settings.examine(str(file)))
-    assert [each.level for each in found] == [WARNING, OK, ERROR]
+    assert [each.level for each in found] == [WARNING, OK, ERROR, WARNING]
     assert "log.retention.hours" in found[0].found
     assert "nowhere.invalid:9092" in found[2].found
+    assert found[3].found.startswith("PLAINTEXT://0.0.0.0:9092: every machine that reaches this port may")
     file.write_text("num.partition=3\n")
     assert "num.partitions" in next(each.found for each in settings.examine(str(file)) if each.level == ERROR)
 
