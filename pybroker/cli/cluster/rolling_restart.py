@@ -79,7 +79,8 @@ class RollingRestart:
         self._until(lambda: self._ask(led_by_others), "the first replicas to lead again")
         for each in found.brokers:
             if each.id not in brokers:
-                self._tell(f"broker {each.id} was left as it is: the supervisor of {self._root} has not started it")
+                why = f"the supervisor of {self._root} has not started it"
+                self._tell(f"broker {each.id} was left as it is: {why}. Stop it and run its own command again")
 
     def _check_cluster(self, brokers: list[int], cluster_id: str | None) -> None:
         """Checks that the brokers that answer belong to the cluster of the folder. With ``log.dirs`` the folder does

@@ -245,6 +245,7 @@ def test_a_rolling_restart_restarts_each_broker_of_the_supervisor_once(tmp_path:
         *told, last = ended.err.splitlines()
         assert sorted(line.partition(":")[0] for line in told) == ["broker 1", "broker 2"]
         assert last.startswith("broker 3 was left as it is")
+        assert last.endswith("Stop it and run its own command again")
         assert not {pid_of(tmp_path, 1), pid_of(tmp_path, 2)} & {0, *running.pids}
         with Admin(bootstrap) as admin:
             partitions = admin.describe_topics("t")["t"].partitions
