@@ -67,9 +67,9 @@ def addresses(config: BrokerConfig) -> Iterator[Finding]:
         if says is not None:
             yield advertised(str(endpoint), says.host, says.port)
         elif endpoint.host in LOOPBACK:
-            yield Finding(OK, "listener", f"{endpoint}: for clients on this machine only")
+            yield Finding(OK, "listener", f"a start would open {endpoint}, for clients on this machine only")
         elif endpoint.host in ANYWHERE:
-            found = f"{endpoint}: clients get the address that they have connected to"
+            found = f"a start would open {endpoint}; clients get the address that they have connected to"
             advice = "behind NAT, or in a container with another port outside, set advertised.listeners"
             yield Finding(OK, "listener", found, advice)
 

@@ -90,6 +90,10 @@ def test_settings_are_judged_as_a_start_would(tmp_path: Path, monkeypatch: pytes
     assert "log.retention.hours" in found[0].found
     assert "nowhere.invalid:9092" in found[2].found
     assert found[3].found.startswith("PLAINTEXT://0.0.0.0:9092: every machine that reaches this port may")
+    file.write_text("num.partitions=3\n")
+    assert list(settings.examine(str(file)))[-1].found == (
+        "a start would open PLAINTEXT://127.0.0.1:9092, for clients on this machine only"
+    )
     file.write_text("num.partition=3\n")
     assert "num.partitions" in next(each.found for each in settings.examine(str(file)) if each.level == ERROR)
 
