@@ -95,6 +95,14 @@ install_debian_packages() {
         refuse "apt-get failed: $by_hand"
 }
 
+# Modules that .venv's Python lacks in compiled form.
+count_uncompiled() {
+    suffix=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+    find cy -name "*.pyx" | while read -r source; do
+        [ -e "${source%.pyx}$suffix" ] || echo "$source"
+    done | wc -l
+}
+
 python=${PYTHON:-python3}
 check_extra "${1:-}"
 check_python
@@ -110,14 +118,22 @@ tests | nightly)
     .venv/bin/python -m harness.pythons --newer
     ;;
 *)
-    modules=$(find cy -name "*.pyx" | wc -l)
-    echo "install.sh: installing pybroker into .venv; compiling its $modules modules takes two to four minutes on two cores,"
-    echo "            and is not repeated; a terminal names each module when its turn comes"
+    extra=${1:-}
+    echo "install.sh: installing pybroker${extra:+ and what its extra $extra needs} into .venv"
+    modules=$(count_uncompiled)
+    if [ "$modules" != 0 ]; then
+        echo "            compiling $modules modules takes up to four minutes on two cores, and is not repeated;"
+        echo "            a terminal names each module when its turn comes"
+    fi
     # Compiled in place, so that Python started in this folder finds the modules in the sources that it meets first. By
     # package_dir in setup.cfg this folder is on the path as it is: PySpark looks for data sources in folders only.
     progress=/proc/$$/fd/2
     [ ! -f "$progress" ] || progress=  # the lines of two writers would overwrite each other in a file
     PYBROKER_PROGRESS=$progress .venv/bin/python -m pip install --quiet --editable ".${1:+[$1]}"
-    echo "install.sh: done; next: .venv/bin/pybroker demo"
+    case "$extra" in
+    "") echo "install.sh: done; next: .venv/bin/pybroker demo" ;;
+    spark) echo "install.sh: done; next: 'First steps in Spark' in README.md" ;;
+    *) echo "install.sh: done" ;;
+    esac
     ;;
 esac
