@@ -113,8 +113,8 @@ def _attribute(name: str) -> str:
 
 
 def _known(names: Mapping[str, str], name: str, as_shown: Callable[[str], str]) -> str:
-    """Returns the key of that name. Raises ConfigError with the setting to use instead, or with the most similar name in
-    the form that ``as_shown`` returns.
+    """Returns the key of that name. Raises ConfigError with the setting to use instead, or with the most similar name.
+    ``as_shown`` gives this name the form of the caller's.
     """
     found = names.get(_attribute(name)) if isinstance(name, str) else None
     if found is not None:
