@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 async def pause() -> None:
-    """Leaves time to others before one tries again. Nothing depends on how much it is."""
+    """Pauses before the next attempt, so that other tasks run. Nothing depends on the length of the pause."""
     await asyncio.sleep(0.003)
 
 
@@ -40,7 +40,7 @@ def in_loop(test: Callable[[], Awaitable[None]]) -> None:
 
 
 class Cluster:
-    """Brokers by id; those that were stopped can be started again on their data."""
+    """Brokers by id; stopped ones can be started again on their data."""
 
     def __init__(self, root: Path, **settings: str) -> None:
         self.root = root
@@ -58,7 +58,7 @@ class Cluster:
         await self.store.close()
 
     async def start(self, node_id: int, **settings: str) -> Broker:
-        """A broker, once it serves."""
+        """Starts a broker; returns it as soon as it serves."""
         own = with_dots(settings)
         listener = f"PLAINTEXT://127.0.0.1:{self._ports.get(node_id, 0)}"
         given: dict[str, Any] = {"node.id": node_id, "listeners": listener, **self.settings, **own}
@@ -72,11 +72,11 @@ class Cluster:
         return broker
 
     async def stop(self, node_id: int) -> None:
-        """A clean stop."""
+        """Stops a broker cleanly."""
         await self.brokers.pop(node_id).stop()
 
     async def kill(self, node_id: int) -> None:
-        """As near to kill -9 as this process allows: session and sockets end first, and the logs
+        """Kills a broker as nearly as this process can: its session and its sockets end first, and the logs
         count as not closed.
         """
         broker = self.brokers.pop(node_id)
@@ -86,7 +86,7 @@ class Cluster:
         broker.peers.close()
         await broker.node._store.close()
         await broker.node.leave()
-        broker.node._membership = None  # a killed broker hands no leadership over
+        broker.node._membership = None  # a killed broker hands over no leadership
         with contextlib.suppress(Exception):
             await broker.stop()
         for log_dir in broker.folder.log_dirs:
@@ -94,5 +94,5 @@ class Cluster:
                 os.unlink(f"{log_dir}/{CLEAN_SHUTDOWN}")
 
     async def until(self, holds: Callable[[], object]) -> None:
-        """Waits for a state."""
+        """Waits until ``holds()`` is true."""
         await until_async(holds)

@@ -66,7 +66,7 @@ class Running:
 
 
 class RunningFleet(Running):
-    """Several brokers that have printed the ready line. ``port``: that of the first."""
+    """Several brokers that have printed the ready line. ``port``: the port of the first one."""
 
     def __init__(self, process: subprocess.Popen[str], ports: list[int], pids: list[int]) -> None:
         super().__init__(process, ports[0])
@@ -75,7 +75,7 @@ class RunningFleet(Running):
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs, or is halted."""
+    """Returns whether the process runs or is halted."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -87,7 +87,7 @@ def is_alive(pid: int) -> bool:
 def fleet(
     data_dir: Path | str, *arguments: object, env: Mapping[str, str] | None = None
 ) -> Iterator[RunningFleet]:
-    """Several running brokers on free ports; none is left at the end."""
+    """Yields several running brokers on free ports; none is left at the end."""
     with started(data_dir, *arguments, env=env) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -106,7 +106,7 @@ def fleet(
 def started(
     data_dir: Path | str, *arguments: object, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """The command on free ports; killed at the end if it still runs."""
+    """Yields the command on free ports; killed at the end if it still runs."""
     process = subprocess.Popen(
         command("--port", 0, "--data-dir", data_dir, *arguments),
         stdout=subprocess.PIPE,
@@ -129,7 +129,7 @@ def started(
 def broker(
     data_dir: Path | str, *arguments: object, env: Mapping[str, str] | None = None
 ) -> Iterator[Running]:
-    """A running broker on a free port; killed at the end if it still runs."""
+    """Yields a running broker on a free port; killed at the end if it still runs."""
     with started(data_dir, *arguments, env=env) as process:
         assert process.stdout is not None
         assert process.stderr is not None

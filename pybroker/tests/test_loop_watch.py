@@ -1,4 +1,4 @@
-"""What holds the event loop is counted, told, and shown with its stack."""
+"""Callbacks that block the event loop are counted, logged, and shown with their stack."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ async def settle() -> None:
 
 
 def burn(seconds: float) -> None:
-    """Uses CPU, whatever else runs on this machine."""
+    """Uses so many seconds of CPU time, independently of other processes."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
 
 
 def watched(work: float, wait: float = 0.0) -> LoopWatch:
-    """A watch of a loop that one callback held."""
+    """Returns the watch of a loop that one callback has blocked."""
 
     async def run() -> LoopWatch:
         watch = LoopWatch(asyncio.get_running_loop())

@@ -1,4 +1,4 @@
-"""Data and secrets are readable by the broker's user alone, whatever the umask, and whatever was there before."""
+"""Only the broker's user can read data and secrets, with any umask and with any files that existed before."""
 
 from __future__ import annotations
 

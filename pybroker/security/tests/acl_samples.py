@@ -1,4 +1,4 @@
-"""What the tests of ACLs share: short names, and ACLs as one would type them."""
+"""Helpers that the tests of ACLs share: short names, and ACLs as a user would type them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def acl(
     kind: AclResourceType = TOPIC,
     pattern: PatternType = LITERAL,
 ) -> AclBinding:
-    """An ACL; by default alice may read topic ``name``."""
+    """Returns an ACL; by default alice may read topic ``name``."""
     return AclBinding(
         ResourcePattern(kind, name, pattern), AccessControlEntry(principal, host, operation, permission)
     )

@@ -1,4 +1,4 @@
-"""ACLs and their filters as Kafka has them."""
+"""ACLs and their filters follow Kafka's rules."""
 
 from __future__ import annotations
 

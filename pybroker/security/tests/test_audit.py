@@ -24,7 +24,7 @@ class Asked:
         self._log = log
 
     def __call__(self, who: str, name: str = "flights", host: str = "10.0.0.1", **told: object) -> list[str]:
-        """The new lines after the question."""
+        """Asks the authorizer; returns the new lines of the audit log."""
         self._log.clear()
         self.authorizer.authorize(f"User:{who}", host, READ, TOPIC, name, **told)  # type: ignore[arg-type]
         return [record.getMessage() for record in self._log.records if record.name == LOGGER]

@@ -1,4 +1,4 @@
-"""Each rule of Kafka's StandardAuthorizer by itself."""
+"""Each rule of Kafka's StandardAuthorizer, one by one."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceT
 WITNESS = Path(__file__).parent / "AuthorizerWitness.java"
 ROUNDS = 2_000
 QUESTIONS = 100
-"""Of each round; each is asked about one resource and about any of its kind."""
+"""The number of questions in each round. Each is asked about one resource and about any resource of its kind."""
 FILTERS = 50_000
 SUPER_USERS = "User:root; User:CN=kafka-1,O=x"
 NAMES = ["a", "aa", "ab", "aab", "b", "*", "h", "hardcode", "x*", "größe", "a.b", "a:b", "漢", "kafka-cluster"]
@@ -65,7 +65,7 @@ def ask(lines: list[str]) -> list[str]:
 
 
 def rounds() -> Iterator[tuple[list[str], list[str]]]:
-    """Lines for Kafka, and what we say."""
+    """Yields the lines for Kafka, and our decisions, of each round."""
     for _ in range(ROUNDS):
         everyone = chance.random() < 0.3
         acls = list(dict.fromkeys(some_binding() for _ in range(chance.choice([0, 1, 3, 10, 40]))))

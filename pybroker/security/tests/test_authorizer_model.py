@@ -1,4 +1,4 @@
-"""The authorizer against a plain one that looks at every ACL for every question, over random changes."""
+"""The authorizer against a simple model that checks every ACL for every question, with random changes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pybroker.security.tls.distinguished_names import shown
 WITNESS = Path(__file__).parent / "PrincipalWitness.java"
 REFUSED, INVALID = "refused", "invalid"
 EMPTY = "="
-"""A user without a name, which only Kafka has: ours refuses who would be that, or asks the next rule."""
+"""A user without a name, which only Kafka allows. Our broker refuses the client, or applies the next rule."""
 REALMS = ["REALM.COM", "OTHER.COM", ""]
 LETTERS = "abzAZ019 ,=+<>#;\"\\'()-./:?*@_\r\n\t\0éß漢\U0001f600"
 TYPES = [
@@ -27,12 +27,12 @@ TYPES = [
     *("0992268993f22c640119", "0992268993f22c640101"),
     *("55040c", "2a864886f70d010901", "550405", "55042a", "2b0601040182371402", "813403", "00", "881b"),
 ]
-"""In DER: those that RFC 2253 names, and others."""
+"""Types of attributes in DER: those that RFC 2253 names, and others."""
 STRINGS = {
     **{0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii"},
     **{0x1B: "ascii", 0x1E: "utf-16-be", 0x1C: "utf-32-be"},
 }
-"""Tags, and how the text is written: most certificates have the first two."""
+"""The encoding of the text, by tag. Most certificates have the first two."""
 PATTERNS = [
     "^CN=(.*?),OU=(.*?),O=(.*?),C=(.*?)$", "^CN=(.*?)(?:,.*)?$", "^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$", ".*", "CN=(\\w+).*",
     "^CN=(?<who>[^,]+),.*", "(CN)=(d)(u)(k)(e).*", "(.*?)=(.*)", "a|CN.*", "(CN=duke)?.*", "([^,]*),?.*", "cn=.*", "",
@@ -51,7 +51,7 @@ FORMATS = {
     "1": ["$1", "$0", "$1@$0", "x$1", "", "a", "$1$1", "$01"],
     "2": ["$1", "$2", "$1@$0", "$1.$2", "x$1", "", "$1;$2", "a", "$2$1"],
 }
-"""By how many parts a principal has. Ours refuses other numbers when it starts, Kafka each client."""
+"""Formats, by how many parts a principal has. For other numbers, our broker refuses to start, Kafka's each client."""
 MATCHES = [".*", "App\\..*", "a.*", "(", "", "^alice$", ".*@REALM.COM", ".*;admin$", "[a-z]+"]
 WANTED = ["App\\.(.*)", "a", "", "@.*", "(", "ABC", ".*", "(a)(l)", "x?", "[ai]", "\\."]
 INSTEAD = ["$1", "b", "", "$2$1", "$9", "XYZ", "a@b", "$", "\\$", "x$1"]
@@ -60,11 +60,11 @@ PRINCIPALS = [
     "a/b/c@REALM.COM", "al ice@REALM.COM", "alice@x@REALM.COM", "größe İ@REALM.COM", "alice/@REALM.COM",
     "ALICE/ADMIN@realm.com", "alice@REALM.COM ", "al\rice/ad\nmin@REALM.COM",
 ]  # fmt: skip
-"""Those of Kerberos always have a realm. Of others Kafka takes the name as it is; ours refuses them."""
+"""Principals with a realm, as always in Kerberos. Kafka uses others unchanged; our broker refuses them."""
 
 
 class Question(NamedTuple):
-    """What the witness is asked, and what we say."""
+    """A question for the witness, and our answer."""
 
     row: tuple[str, ...]
     ours: str
@@ -85,7 +85,7 @@ def told(name: Callable[[], str]) -> str:
 
 
 def element(tag: int, content: bytes) -> bytes:
-    """One of DER."""
+    """Returns an element in DER."""
     size = len(content)
     if size < 0x80:
         return bytes([tag, size]) + content

@@ -1,4 +1,4 @@
-"""Principals of Kerberos become names of users by the examples of Kafka's documents and of its own tests."""
+"""How principals of Kerberos become names of users, with the examples of Kafka's documents and of its own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens are found by their MACs, without a look at each, and counted for each principal that has asked for them."""
+"""Tokens are found by their MACs, without a search through all, and counted by the principal that requested them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_tokens_are_counted_for_each_principal_that_has_asked() -> None:
 
 
 def test_a_token_with_many_renewers_counts_for_several() -> None:
-    """A user without any right could store 160 MB of renewers' names in each broker."""
+    """The defect: a user without any right could store 160 MB of renewers' names in each broker."""
     known = KnownTokens(KEY)
     long = token("t1")._replace(renewers=("User:" + "x" * 1_495,))
     assert long.weight == 4

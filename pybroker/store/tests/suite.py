@@ -1,4 +1,4 @@
-"""The promises of every coordination store, as a class of tests. A subclass opens a store."""
+"""The guarantees of every coordination store, as a class of tests. A subclass opens a store."""
 
 from __future__ import annotations
 

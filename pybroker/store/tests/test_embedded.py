@@ -1,4 +1,4 @@
-"""The embedded store: the common suite, and what SQLite adds: durability, one owner."""
+"""The embedded store: the common suite, and the properties that SQLite adds: durability, one owner."""
 
 from __future__ import annotations
 

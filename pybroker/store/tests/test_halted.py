@@ -1,4 +1,4 @@
-"""Halted processes, and when it is the same halt."""
+"""Halted processes, and whether two observations are of the same halt."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def halted(process: subprocess.Popen[bytes]) -> str:
-    """Halts the process; its halt."""
+    """Halts the process; returns its halt."""
     process.send_signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)
     return halt_of(process.pid)
 
 
 def echo(process: subprocess.Popen[bytes]) -> None:
-    """Returns when the process has run."""
+    """Returns as soon as the process has echoed a line."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(b"x\n")

@@ -1,4 +1,4 @@
-"""A login at ZooKeeper by Kerberos, with a server of plain words and a library that stands in for Kerberos."""
+"""A login at ZooKeeper by Kerberos, with a fake server of prepared answers and a fake Kerberos library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OFFER = SIGNED + gssapi.NONE_ONLY
 
 
 class Connection:
-    """kazoo's connection to a server that has these answers; None refuses."""
+    """kazoo's connection to a server that gives these answers; None is a refusal."""
 
     def __init__(self, *answers: bytes | None) -> None:
         self._answers: Iterator[bytes | None] = iter(answers)
@@ -45,7 +45,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 
 class Kazoo:
-    """kazoo with this connection."""
+    """A fake kazoo client with this connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._told: list[str] = []
@@ -54,7 +54,7 @@ class Kazoo:
         self._connection = connection
 
     def tried(self) -> list[str]:
-        """Logs in as kazoo does it; returns what the store and kazoo hear."""
+        """Logs in like kazoo; returns what the store and kazoo are told."""
         self._told.clear()
         try:
             self._connection._authenticate_with_sasl("zk1", 1.0)

@@ -1,4 +1,4 @@
-"""The embedded store over a socket: the common suite, and what a connection adds."""
+"""The embedded store over a socket: the common suite, and the effects of a connection."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def connect(folder: Path, timeout_ms: int = TIMEOUT_MS) -> Awaitable[Coordinatio
 
 
 class TestRemote(CoordinationSuite):
-    """Expired by the server; the client learns of it by the end of its connection."""
+    """The server ends the sessions; the client learns it from the end of its connection."""
 
     @asynccontextmanager
     async def cluster(self, folder: Path) -> AsyncIterator[Connect]:
@@ -57,7 +57,7 @@ class TestRemote(CoordinationSuite):
 
 
 class TestRemoteCut(TestRemote):
-    """Expired by the end of its connection."""
+    """The sessions end by a cut of their connections."""
 
     async def expire(self, store: CoordinationStore) -> None:
         self.server.cut(store.session.id)

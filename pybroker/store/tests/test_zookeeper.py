@@ -1,4 +1,4 @@
-"""A real ZooKeeper, alone and as an ensemble of three: the common suite, and what a network adds."""
+"""A real ZooKeeper, alone and as an ensemble of three: the common suite, and the effects of a network."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def connect(
 
 @asynccontextmanager
 async def stores(hosts: str, options: StoreOptions | None = None) -> AsyncIterator[Connect]:
-    """Connects to a chroot of its own, and closes what was connected."""
+    """Yields a function that connects to a new chroot; closes the connections at the end."""
     opened: list[CoordinationStore] = []
     place = f"{hosts}/tests/{next(chroots)}"
 
@@ -80,7 +80,7 @@ async def stores(hosts: str, options: StoreOptions | None = None) -> AsyncIterat
 
 
 async def end_session(store: CoordinationStore) -> None:
-    """Ends the session as its expiry would: another client takes it over and closes it."""
+    """Ends the session like an expiry: another client takes it over and closes it."""
     assert isinstance(store, ZooKeeperStore)
     mine = store._client
     hosts = ",".join(f"{host}:{port}" for host, port in mine.hosts)
@@ -241,7 +241,7 @@ async def _create(hosts: str, path: str) -> None:
 
 
 async def _is_there(store: ZooKeeperStore, path: str) -> bool | None:
-    """None: the session has expired."""
+    """Returns whether the node exists, None if the session has expired."""
     while True:
         try:
             return await store.exists(path) is not None
@@ -348,7 +348,7 @@ def test_a_call_between_expiry_and_new_session_raises_session_expired(alone: Ens
 
 
 def seconds_until_gone(hosts: str, path: str, limit_s: float) -> float:
-    """How long the node is still there, as another process sees it."""
+    """Returns how long the node still exists, as another process sees it."""
     client, began = KazooClient(hosts=hosts), time.monotonic()
     client.start()
     try:
@@ -361,7 +361,7 @@ def seconds_until_gone(hosts: str, path: str, limit_s: float) -> float:
 
 
 def test_a_broker_whose_event_loop_hangs_loses_its_session_and_opens_another(alone: Ensemble) -> None:
-    """Though kazoo's thread goes on."""
+    """The session ends although kazoo's thread continues."""
     hang_s = 6.0
 
     async def main() -> None:

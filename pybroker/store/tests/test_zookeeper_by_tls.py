@@ -25,14 +25,14 @@ pytestmark = test_zookeeper.pytestmark
 
 
 class Secured(NamedTuple):
-    """An ensemble that is reached by TLS too, and those who reach it."""
+    """An ensemble that also accepts TLS, and the TLS contexts of its clients."""
 
     ensemble: Ensemble
     broker: ssl.SSLContext
     other: ssl.SSLContext
-    """A client with another certificate than the broker's."""
+    """The context of a client that has another certificate than the broker's."""
     stranger: ssl.SSLContext
-    """Trusts another authority."""
+    """The context of a client that trusts another authority."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The way to ZooKeeper by TLS, as far as no server is needed: the settings, and what kazoo waits for."""
+"""TLS to ZooKeeper, without a server: the settings, and how kazoo waits for data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pybroker.run()``: ready when entered, nothing left when left, however it is left."""
+"""``pybroker.run()``: the broker is ready when the block begins, and nothing remains after the block."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_port_can_be_given() -> None:
 def test_variables_that_configure_another_broker_do_not_reach_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A test writes to no other cluster, and into no other folder."""
+    """Otherwise a test would write to another cluster, or into another folder."""
     elsewhere = tmp_path / "elsewhere"
     monkeypatch.setenv("KAFKA_ADVERTISED_LISTENERS", "PLAINTEXT://localhost:9092")
     monkeypatch.setenv("KAFKA_LOG_DIRS", str(elsewhere))
@@ -203,7 +203,7 @@ def test_an_event_loop_starts_and_stops_a_broker_without_blocking() -> None:
 
 
 def test_an_interrupt_of_the_whole_process_group_leaves_the_broker_alone() -> None:
-    """Ctrl-C in a terminal, and a notebook whose cell is interrupted."""
+    """Ctrl-C in a terminal sends this interrupt, and so does a notebook whose cell is interrupted."""
     owner = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED],
         stdin=subprocess.PIPE,

@@ -286,6 +286,6 @@ def test_librdkafka_may_do_what_acls_say_and_a_change_counts_on_its_open_connect
 
         if processes == 1:
             assert is_denied()
-        else:  # another broker than the one that has answered hears of it a moment later
+        else:  # the brokers that did not answer learn of it a moment later
             until(is_denied)
         consumer.close()

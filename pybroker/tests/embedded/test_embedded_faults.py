@@ -26,7 +26,7 @@ def topics(broker: pybroker.EmbeddedBroker) -> set[str]:
 
 
 def ids(broker: pybroker.EmbeddedBroker) -> set[int]:
-    """The brokers that are in the metadata."""
+    """Returns the ids of the brokers in the metadata."""
     with Admin(broker.bootstrap_servers) as admin:
         return {node.id for node in admin.describe_cluster().brokers}
 

@@ -9,7 +9,7 @@ from pybroker.embedded import EmbeddedBroker
 
 
 class Process:
-    """A process that has printed these lines."""
+    """A fake process that has printed these lines."""
 
     log = "no space left"
     is_alive = False

@@ -40,10 +40,10 @@ from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from pyclient.protocol.apis import Api
 
 EXISTS, ABSENT = "exists", "absent"
-"""A topic, a group and a transactional id that are there; and some that are not, with names as long."""
+"""The name of an existing topic, group and transactional id, and an equally long name of which none exists."""
 TOPIC, GROUP = p.errors.TopicAuthorizationFailed.code, p.errors.GroupAuthorizationFailed.code
 CLUSTER, TXN = p.errors.ClusterAuthorizationFailed.code, p.errors.TransactionalIdAuthorizationFailed.code
-"""Codes of those who lack a right to that kind of resource."""
+"""The error codes for lack of a right to that kind of resource."""
 DENIED = {TOPIC, GROUP, CLUSTER, TXN}
 
 
@@ -54,18 +54,18 @@ _ANY_ACL = {
 
 
 class FakeAuthorizer:
-    """Allows exactly the rights that it is given, and remembers what it was asked."""
+    """Allows exactly the rights that it is given, and remembers the rights that it was asked for."""
 
     def __init__(self) -> None:
         self.version = 0
         self.asked: set[Right] = set()
         self.denials: set[tuple[Right, str]] = set()
-        """What the audit log tells."""
+        """The denials that the audit log would name."""
         self.askers: set[tuple[str, str]] = set()
         self._allowed: set[tuple[Right, str]] = set()
 
     def allow(self, *rights: tuple[Right, str]) -> None:
-        """These rights, and no others."""
+        """Allows these rights, and no others."""
         self._allowed = set(rights)
         self.denials.clear()
         self.version += 1
@@ -98,9 +98,13 @@ class FakeAuthorizer:
 
 
 class Case(NamedTuple):
-    """A request. ``fields(name)``: of what exists, or of what does not. ``least``: the rights that it needs, to
-    resources of that name or to the cluster. ``denied``: the codes without any. ``works``: those with the ``least``,
-    asked of ``on``; None: any but those of rights.
+    """A request.
+
+    * ``fields(name)``: its fields, about resources of that name, which exist or not.
+    * ``least``: the rights that it needs, to resources of that name or to the cluster.
+    * ``denied``: the error code without any right.
+    * ``works``: the error codes with the ``least`` rights; None: any except those about rights.
+    * ``on``: the name in the request for which ``works`` holds.
     """
 
     api: Api
@@ -112,11 +116,11 @@ class Case(NamedTuple):
     on: str = EXISTS
 
     def request(self, name: str) -> Any:
-        """The request about resources of that name."""
+        """Returns the request about resources of that name."""
         return built(self.api, self.fields(name))
 
     def rights(self, name: str) -> list[tuple[Right, str]]:
-        """The least rights, as the authorizer has them."""
+        """Returns the least rights in the authorizer's form."""
         return [(right, CLUSTER_NAME if right.kind is AclResourceType.CLUSTER else name) for right in self.least]
 
     def __str__(self) -> str:
@@ -124,7 +128,7 @@ class Case(NamedTuple):
 
 
 def built(api: Api, fields: dict[str, Any]) -> Any:
-    """The request that has these fields; dicts stand for its inner structs."""
+    """Returns the request with these fields; dicts represent its inner structs."""
     return _built(api.Request, api.Request, fields)
 
 
@@ -147,7 +151,7 @@ def _value(request: Any, value: Any) -> Any:
 
 
 def batch(**more: Any) -> bytes:
-    """A record batch of one record."""
+    """Returns a record batch of one record."""
     builder = Builder(**more)
     builder.append(1, None, b"value")
     return bytes(builder.build())
@@ -184,7 +188,7 @@ def _transaction(name: str, **more: Any) -> dict[str, Any]:
 
 
 def _resource(kind: ResourceType, **config: Any) -> Callable[[str], dict[str, Any]]:
-    """A resource of that kind, whose settings are described, or one of them altered."""
+    """Returns a function to the fields of a request that describes or alters settings of such a resource."""
 
     def fields(name: str) -> dict[str, Any]:
         named = "1" if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) else name

@@ -1,4 +1,4 @@
-"""ACLs of brokers: the three requests about them, and when they count."""
+"""ACLs of brokers: the three requests about them, and when they take effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyclient.protocol import CreateAcls, CreateTopics, DeleteAcls, DescribeAcls
 from pyclient.protocol.acls import AclOperation, AclPermissionType, AclResourceType, PatternType
 
 AUTHORIZED: Any = {"authorizer.class.name": rights.STANDARD, "super.users": "User:ANONYMOUS"}
-"""The tests' clients are nobody, and may do everything."""
+"""The tests' clients are anonymous, and may do everything."""
 VERSION = 3
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 READ, WRITE = AclOperation.READ, AclOperation.WRITE
@@ -57,7 +57,7 @@ async def describe(broker: Broker, **fields: Any) -> Any:
 
 
 async def described(broker: Broker, **fields: Any) -> dict[str, list[str]]:
-    """Principals by resource."""
+    """Returns the principals by resource."""
     answer = await describe(broker, **fields)
     assert (answer.error_code, answer.error_message) == (0, None)
     return {each.resource_name: [acl.principal for acl in each.acls] for each in answer.resources}

@@ -1,4 +1,4 @@
-"""Delegation tokens through the SDK: who gets them, who comes in by them, and what is told to nobody."""
+"""Delegation tokens through the SDK: who gets them, who can log in with them, and what is revealed to nobody."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def admin(served: Running, settings: dict[str, Any]) -> Admin:
 
 
 def allow(served: Running, operation: AclOperation, kind: AclResourceType, name: str) -> None:
-    """Bob may do it."""
+    """Allows bob the operation."""
     with Admin(address(served, "PLAINTEXT")) as root:
         root.create_acls([AclBinding.allow("User:bob", operation, kind, name)])
 

@@ -1,4 +1,4 @@
-"""Without a right a client gets Kafka's error, nothing is done and nothing told; with the least right it is served."""
+"""Without a right a client gets Kafka's error and no data, and nothing changes; the least right is enough."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from pyclient.protocol.apis import Api
 from pyclient.protocol.frames import decode_response_header
 
 ELSEWHERE = {p.ListGroups, p.ListTransactions}
-"""APIs that refuse nobody, but leave out what is not to be seen: tests below ask them."""
+"""APIs that refuse nobody, but omit what the client may not see; other tests of this module send them."""
 ONLY_NAMED = {p.CreateDelegationToken, p.DescribeDelegationToken}
-"""APIs that only clients with a name of their own may ask: ``test_delegation_tokens`` does."""
+"""APIs that anonymous clients may not use; ``test_delegation_tokens`` sends them."""
 TELLING = {p.DescribeTopicPartitions}
-"""APIs that also ask for everything that they tell of what the client may do."""
+"""APIs that also check other rights, because they tell the client which operations it may do."""
 BESIDES: dict[Api, set[Right]] = {
-    p.Fetch: {CLUSTER_ACTION},  # of brokers, by their proof
+    p.Fetch: {CLUSTER_ACTION},  # a right of brokers, which prove who they are
     p.Metadata: {CREATE_TOPIC, CREATE_CLUSTER},
     p.CreateTopics: {DESCRIBE_CONFIGS_TOPIC},
     p.DeleteTopics: {DESCRIBE_TOPIC},
@@ -75,7 +75,7 @@ class Client:
         await self._writer.wait_closed()
 
     async def ask(self, api: Api, version: int, request: Any) -> Any:
-        """The answer of the broker."""
+        """Sends the request; returns the broker's answer."""
         self._writer.write(encoded(api.encode_request(version, 1, "client", request)))
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         data = await self._reader.readexactly(size)
@@ -84,12 +84,12 @@ class Client:
 
 
 def encoded(frame: Any) -> bytes:
-    """A frame in one piece."""
+    """Returns a frame in one piece."""
     return frame if isinstance(frame, bytes) else b"".join(frame)
 
 
 class Served:
-    """A broker that serves only while it is asked, and what its authorizer allows."""
+    """A broker whose loop runs only while it answers a request, and its authorizer."""
 
     def __init__(self, runner: asyncio.Runner, broker: Broker) -> None:
         self._runner = runner
@@ -97,7 +97,7 @@ class Served:
         self.authorizer = FakeAuthorizer()
 
     def ask(self, api: Api, version: int, request: Any) -> Any:
-        """The answer of the broker."""
+        """Sends the request; returns the broker's answer."""
 
         async def asked() -> Any:
             async with Client(self.broker) as client:
@@ -126,7 +126,7 @@ class Served:
         self.broker.authorizer = self.authorizer
 
     def state(self) -> object:
-        """What a request that is refused does not change."""
+        """Returns the state that a refused request must not change."""
         [shards] = [self.broker.groups.runtime.loaded_shards()]
         partition = self.broker.replicas.partition(TopicPartition(EXISTS, 0))
         return self.broker.metadata.image.version, partition.log.log_end_offset, len(list(shards))
@@ -134,7 +134,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One broker for all tests, with what exists."""
+    """Starts one broker for all tests, with the resources that exist."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         cluster = runner.run(Cluster(tmp_path_factory.mktemp("rights")).__aenter__())
         served = Served(runner, runner.run(cluster.start(1)))
@@ -145,12 +145,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_allowed(served: Served) -> None:
-    """Each test begins with a client that has no right."""
+    """Takes all rights from the client before each test."""
     served.authorizer.allow()
 
 
 def codes(response: Any) -> set[int]:
-    """All errors of a response."""
+    """Returns all error codes in a response."""
     return {int(code) for code in re.findall(r"error_code=(-?\d+)", repr(response))} - {0}
 
 
@@ -190,7 +190,7 @@ def test_an_api_requires_the_rights_of_its_row(row: Any, served: Served) -> None
 
 def test_only_the_apis_that_begin_a_connection_need_no_right() -> None:
     free = {row.api for row in ROWS if row.needs == NOTHING}
-    tokens = {p.RenewDelegationToken, p.ExpireDelegationToken}  # whose owners and renewers need nothing
+    tokens = {p.RenewDelegationToken, p.ExpireDelegationToken}  # whose owners and renewers need no right
     assert free == {p.ApiVersions, p.SaslHandshake, p.SaslAuthenticate} | tokens
 
 
@@ -204,7 +204,7 @@ def test_a_refused_join_names_no_member(served: Served) -> None:
     assert served.told(p.JoinGroup, 5, **joining).member_id == ""
 
 
-# What is left out
+# Responses that omit what the client may not see
 
 
 def test_metadata_of_all_topics_returns_only_visible_ones(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Rights that change while a client is connected, rights that one broker hands on to another, and brokers' own."""
+"""Rights that change while a client is connected, forwarded requests, and the brokers' own rights."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def until_told(broker: Broker, api: Api, version: int, **fields: Any) -> A
 
 
 async def with_topic(cluster: Cluster, replicas: int = 1) -> FakeAuthorizer:
-    """A topic of one partition, and an authorizer that all brokers ask."""
+    """Makes a topic of one partition; returns an authorizer that all brokers ask."""
     broker = next(iter(cluster.brokers.values()))
     topic = {"name": EXISTS, "num_partitions": 1, "replication_factor": replicas}
     await until_told(broker, p.CreateTopics, 7, topics=[topic])
@@ -244,7 +244,7 @@ def test_the_controller_decides_by_the_rights_of_the_client(tmp_path: Path) -> N
             assert codes(await told(other, p.CreateTopics, 7, topics=topics)) == set()
             ending: dict[str, Any] = {"topic_partitions": [{"topic": EXISTS, "partitions": [0]}]}
             assert codes(await told(other, p.ElectLeaders, 2, **ending)) == {CLUSTER}
-            # what the broker asks for itself is the broker's
+            # the broker's own requests have the broker's rights
             there.allow()
             here.allow((Right(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID), "t"))
             await until_told(other, p.FindCoordinator, 4, key_type=CoordinatorType.TRANSACTION, coordinator_keys=["t"])

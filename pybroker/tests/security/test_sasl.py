@@ -1,4 +1,4 @@
-"""A broker with listeners of SASL, and the clients that people have, with their own settings."""
+"""A broker with listeners of SASL, and other projects' clients, with their own settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ways = pytest.mark.parametrize(("listener", "mechanism"), [(each, way) for each 
 
 
 def address(served: Running, listener: str) -> str:
-    """``host:port`` of a listener."""
+    """Returns ``host:port`` of a listener."""
     return next(each for each in served.broker.listeners().split(",") if each.startswith(listener)).partition("://")[2]
 
 
@@ -158,7 +158,7 @@ def test_a_wrong_password_and_an_unknown_user_get_the_same_error(
 
 
 def test_settings_of_a_sasl_listener_cannot_change_while_it_runs(served: Running) -> None:
-    """Passwords would lie open in the coordination store, and an authentication that goes on has begun with others."""
+    """Passwords would be readable in the coordination store, and a running authentication began with other settings."""
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
     admin = AdminClient(librdkafka(served, "INSIDE", "PLAIN"))

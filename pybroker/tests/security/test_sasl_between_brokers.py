@@ -1,4 +1,4 @@
-"""Several brokers: users that one of them is told of are known to all, and brokers reach each other by SASL."""
+"""Several brokers: users created at one broker are known to all, and brokers connect to each other by SASL."""
 
 from __future__ import annotations
 

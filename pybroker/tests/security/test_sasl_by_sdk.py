@@ -33,7 +33,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def settings_of(served: Running, listener: str, mechanism: str, **more: Any) -> dict[str, Any]:
-    """A client's."""
+    """Returns the settings of a client."""
     known = {"security_protocol": LISTENERS[listener], "sasl_mechanism": mechanism}
     if listener == "OUTSIDE":
         known["ssl_truststore_location"] = served.ca

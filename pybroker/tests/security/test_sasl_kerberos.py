@@ -1,4 +1,4 @@
-"""A broker whose clients come by GSSAPI, and our client, with a library that stands in for Kerberos."""
+"""A broker whose clients log in by GSSAPI, and our client, with a fake Kerberos library."""
 
 from __future__ import annotations
 

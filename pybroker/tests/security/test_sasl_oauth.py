@@ -1,4 +1,4 @@
-"""Clients with tokens of OAUTHBEARER, which they get by functions of their own."""
+"""Clients with tokens of OAUTHBEARER, which they get from functions of the application."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_unreadable_keys_stop_the_start_before_the_registration(
 def test_a_broker_registers_after_its_first_attempt_to_fetch_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that takes its time keeps no leader from its clients."""
+    """Otherwise a slow key server would leave the clients of a registered leader without service."""
     order: list[str] = []
     join, tried = ClusterNode.join, KeyFetcher.tried
 

@@ -55,7 +55,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 class Raw:
-    """A client that sends any bytes."""
+    """A client that can send any bytes."""
 
     def __init__(self, served: Running, listener: str = "INSIDE") -> None:
         host, _, port = address(served, listener).rpartition(":")
@@ -66,7 +66,7 @@ class Raw:
         self.socket.sendall(struct.pack(">i", len(data)) + data)
 
     def receive(self) -> bytes | None:
-        """The next frame, None at the end."""
+        """Returns the next frame, None at the end of the connection."""
         length = self._read(4)
         return self._read(struct.unpack(">i", length)[0]) if length else None
 
@@ -78,7 +78,7 @@ class Raw:
         return data
 
     def ask(self, api: Any, version: int, **fields: Any) -> Any:
-        """The response, None where the connection has ended."""
+        """Sends a request; returns the response, None if the connection has ended."""
         frame = api.encode_request(version, 7, "raw", api.Request(**fields))
         self.socket.sendall(joined(frame))
         data = self.receive()
@@ -92,7 +92,7 @@ class Raw:
         return self.ask(SaslAuthenticate, 2, auth_bytes=message)
 
     def connection(self) -> SaslConnection:
-        """The broker's end."""
+        """Returns the broker's end of the connection."""
         own = self.socket.getsockname()[:2]
         return next(each for each in self.served.broker.net.connections if each.peer_address == own)
 
@@ -148,7 +148,7 @@ def test_a_frame_longer_than_its_listener_allows_ends_the_connection_with_one_li
 def test_all_unauthenticated_clients_share_one_limit_for_long_frames(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand of them could hold half a gigabyte for as long as they came again."""
+    """The defect: a thousand of them could occupy half a gigabyte for as long as they reconnected."""
     monkeypatch.setattr(sasl_connection, "LARGE", 1_000)
     monkeypatch.setattr(sasl_connection, "MOST_OF_STRANGERS", 10_000)
     body = joined(ApiVersions.encode_request(3, 7, "raw", ApiVersions.Request(client_software_name="x" * 3_900)))
@@ -172,7 +172,7 @@ def test_all_unauthenticated_clients_share_one_limit_for_long_frames(
 def test_long_frames_within_their_limit_are_counted_without_a_look_at_other_clients(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise each piece of a frame took the loop 70 µs when there were a thousand clients."""
+    """The defect: with a thousand clients, each piece of a frame took 70 µs of the loop."""
     monkeypatch.setattr(sasl_connection, "LARGE", 1_000)
     monkeypatch.setattr(Strangers, "holders", None)
     body = joined(ApiVersions.encode_request(3, 7, "raw", ApiVersions.Request(client_software_name="x" * 3_900)))

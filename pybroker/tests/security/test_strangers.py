@@ -1,4 +1,4 @@
-"""What a user who knows the protocol gets of others' things: requests byte by byte, with the least rights."""
+"""What a user who knows the protocol can learn or change of others' data, by raw requests with the least rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyclient.protocol import errors
 from pyclient.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, AclResourceType, PatternType
 
 THEIRS, OWN = "theirs", "own"
-"""A topic, a group and a transactional id of alice; and those of bob, who is the stranger."""
+"""The name of alice's topic, group and transactional id; and the name of those of bob, the stranger."""
 LOGINS: Final = {"alice": b"\0alice\0alice-secret", "bob": b'\0bob\0b"o b=,'}
 NOBODYS: Final = b"x" * 16
 """An id that no topic has."""
@@ -32,7 +32,7 @@ REAUTH = {"listener.name.inside.plain.connections.max.reauth.ms": "3600000"}
 
 
 class Client(Raw):
-    """A user's connection; dicts stand for the inner structs of a request."""
+    """A user's connection; dicts represent the inner structs of a request."""
 
     def __init__(self, served: Running, user: str | None = None) -> None:
         super().__init__(served, "PLAINTEXT" if user is None else "INSIDE")
@@ -44,7 +44,7 @@ class Client(Raw):
         return self.ask(api, version, **{name: getattr(request, name) for name in fields})
 
     def until_ready(self, api: Any, version: int, **fields: Any) -> Any:
-        """The response, once the coordinator has loaded its part."""
+        """Repeats the request until the coordinator has loaded its partition; returns the response."""
         while (answer := self(api, version, **fields)).error_code:
             assert answer.error_code in (errors.CoordinatorLoadInProgress.code, errors.NotCoordinator.code)
         return answer
@@ -83,7 +83,7 @@ def bob(served: Running) -> Client:
 
 
 def begun(alice: Client) -> dict[str, Any]:
-    """A transaction of alice that has a record: its producer."""
+    """Begins a transaction of alice that has a record; returns its producer."""
     wanted = {"transactional_id": THEIRS, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
     found = alice.until_ready(p.InitProducerId, 4, **wanted)
     producer = {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
@@ -136,7 +136,7 @@ def test_a_foreign_producer_id_gives_no_access_to_its_transaction(
     "pattern", ["(" * 16_000 + ")" * 16_000, r"\pL" * 10_000, "a?" * 1000], ids=["groups", "classes", "repetitions"]
 )
 def test_a_pattern_that_takes_long_to_parse_is_refused(bob: Client, pattern: str) -> None:
-    """The first took gigabytes where anybody had a transaction, the second a second of the loop."""
+    """The defects: the first pattern took gigabytes if there was any transaction, the second one second of the loop."""
     answer = bob(p.ListTransactions, 2, transactional_id_pattern=pattern)
     assert codes(answer) == {errors.InvalidRegularExpression.code}
     read = {"group_id": OWN, "member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 1000, "topic_partitions": []}
@@ -173,7 +173,7 @@ def test_the_id_of_a_hidden_topic_does_not_lead_to_its_name(served: Running, bob
 
 
 def test_a_client_cannot_use_the_fetch_session_of_another(served: Running, alice: Client, bob: Client) -> None:
-    """Its topics had names and ends for everybody who guessed its id."""
+    """The defect: everybody who guessed a session's id got the names and the ends of its topics."""
     alice(p.Produce, 9, **produce(THEIRS, batch()))
     session: dict[str, Any] = {"max_wait_ms": 0, "session_id": 0, "session_epoch": 0}
     begun = alice(p.Fetch, 12, **fetch({"topic": THEIRS}, **session))
@@ -209,7 +209,7 @@ def test_fetch_sessions_over_forbidden_topics_evict_no_others(
 def test_re_authentication_as_another_user_ends_only_that_connection(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its session, member and transaction stay alice's: she goes on with them on another connection."""
+    """The session, the member and the transaction still belong to alice, who continues them on another connection."""
     monkeypatch.setattr(authentication, "AGAIN_AFTER_S", 0.0)
     first = Client(served, "alice")
     producer = begun(first)
@@ -330,7 +330,7 @@ def test_requests_with_too_many_items_are_refused_at_once(
 def test_what_a_request_repeats_is_described_once(
     bob: Client, api: Any, version: int, fields: dict[str, Any], found: Callable[[Any], list[Any]]
 ) -> None:
-    """Few bytes had an answer of any length: 1.5 KB of one group's name were answered by 30 MB."""
+    """The defect: a small request could get an answer of any size: 30 MB for 1.5 KB that repeated a group's name."""
     assert len(found(bob(api, version, **fields))) == 1
 
 

@@ -1,4 +1,4 @@
-"""A broker with listeners of TLS, and the clients that people have, with their own settings."""
+"""A broker with listeners of TLS, and other projects' clients, with their own settings."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Running(NamedTuple):
     bootstrap: str
     ca: str
     client: str
-    """A PEM with the key and the certificate of a client."""
+    """A PEM file with the key and the certificate of a client."""
     stranger: str
-    """One of another authority."""
+    """A PEM file of a client whose certificate is from another authority."""
     keys: Path
     authority: trustme.CA
     loop: asyncio.AbstractEventLoop
@@ -48,11 +48,11 @@ class Running(NamedTuple):
         return [each.principal for each in self.broker.net.connections]
 
     def until(self, holds: Callable[[], object]) -> None:
-        """Waits for a state of the broker."""
+        """Waits until ``holds()`` is true."""
         asyncio.run_coroutine_threadsafe(until_async(holds), self.loop).result(PATIENCE_S)
 
     def connect(self, certificate: str | None = None, cafile: str | None = None) -> ssl.SSLSocket:
-        """A handshake of Python's, with this key and certificate."""
+        """Connects with Python's TLS, with this key and certificate."""
         context = ssl.create_default_context(cafile=cafile or self.ca)
         if certificate is not None:
             context.load_cert_chain(certificate)
@@ -60,13 +60,13 @@ class Running(NamedTuple):
         return context.wrap_socket(socket.create_connection((host, int(port))), server_hostname=host)
 
     def new_keys(self, name: str) -> bytes:
-        """Another key of the broker in a file of that name: its certificate."""
+        """Writes a new key of the broker into a file of that name; returns its certificate."""
         leaf = self.authority.issue_cert("localhost")
         leaf.private_key_and_cert_chain_pem.write_to_path(str(self.keys.with_name(name)))
         return ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode())
 
     def shows(self, certificate: bytes, cafile: str | None = None) -> None:
-        """Waits until new connections see this one."""
+        """Waits until new connections see this certificate."""
         seen = None
         while seen != certificate:
             with self.connect(cafile=cafile) as connected:
@@ -232,7 +232,7 @@ def test_an_administrator_changes_the_certificate_of_a_listener(served: Running)
 
 
 def refused(broker: Running, key: str, value: str, *, incremental: bool, validate_only: bool) -> str:
-    """Why the broker does not take a setting."""
+    """Returns the broker's reason for refusing a setting."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 

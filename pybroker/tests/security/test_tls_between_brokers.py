@@ -1,4 +1,4 @@
-"""Several brokers whose listener for each other speaks TLS."""
+"""Several brokers whose inter-broker listener uses TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyclient.protocol import DescribeCluster, IncrementalAlterConfigs, errors
 
 CA, OTHER = trustme.CA(), trustme.CA()
 RULES = "RULE:^.*OU=([a-z]+).*$/$1/,DEFAULT"
-"""A broker is known by its unit."""
+"""The name of a broker is its certificate's organizational unit."""
 
 
 def keys(path: Path, unit: str = "brokers", authority: trustme.CA = CA, host: str = "127.0.0.1") -> str:
@@ -30,7 +30,7 @@ def keys(path: Path, unit: str = "brokers", authority: trustme.CA = CA, host: st
 
 
 def secured(folder: Path, **settings: str) -> Cluster:
-    """Brokers that show each other certificates, on a listener with a name of its own."""
+    """Returns brokers that authenticate each other by certificates, on a separate listener."""
     CA.cert_pem.write_to_path(str(folder / "ca.pem"))
     given = {
         "listeners": "INTERNAL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
@@ -65,7 +65,7 @@ def test_traffic_between_brokers_is_encrypted(tmp_path: Path) -> None:
 
 
 async def _asked(cluster: Cluster, **settings: str) -> str:
-    """What broker 1 hears when it asks a broker with these settings."""
+    """Returns the error that broker 1 gets when it asks a broker with these settings."""
     first = await cluster.start(1)
     await cluster.start(2, **settings)
     await cluster.until(lambda: len(first.metadata.image.brokers) == 2)
@@ -151,7 +151,7 @@ def test_brokers_that_switch_to_tls_one_by_one_reach_each_other(tmp_path: Path) 
 
 
 def _altering(name: str, location: Path, *, validate_only: bool = False) -> IncrementalAlterConfigs.Request:
-    """A request for another key store of a broker."""
+    """Returns a request to change the key store of a broker."""
     asked, to_set = IncrementalAlterConfigs.Request, ConfigOperation.SET
     config = asked.AlterableConfig(name="ssl.keystore.location", config_operation=to_set, value=str(location))
     resource = asked.AlterConfigsResource(resource_type=ResourceType.BROKER, resource_name=name, configs=[config])

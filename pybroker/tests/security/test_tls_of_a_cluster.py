@@ -1,4 +1,4 @@
-"""Three brokers with TLS between them: one is killed, all get other certificates, and nothing is lost."""
+"""Three brokers with TLS between them: one is killed, all get new certificates, and no record is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CA = trustme.CA()
 
 
 def keys(path: Path) -> None:
-    """Another key with its certificate, in the place of the one before."""
+    """Replaces the key and its certificate by new ones."""
     leaf = CA.issue_cert("localhost", "127.0.0.1", organization_unit_name="brokers")
     leaf.private_key_and_cert_chain_pem.write_to_path(str(path.with_suffix(".new")))
     path.with_suffix(".new").replace(path)

@@ -1,4 +1,4 @@
-"""Two brokers that are a user of ZooKeeper, as whom they share their secrets with nobody else."""
+"""Two brokers log in at ZooKeeper as the same user, and only this user can read their secrets."""
 
 from __future__ import annotations
 

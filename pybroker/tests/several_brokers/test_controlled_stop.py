@@ -1,4 +1,4 @@
-"""Case 28: a broker that stops hands over what it led; writers of acks=all go on without it."""
+"""Case 28: a stopping broker hands over its partitions, and writers with acks=all continue without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPICS = tuple(f"t{number}" for number in range(len(REPLICAS)))
 
 
 class Writer:
-    """Appends to the leader of its topic; ``acked`` is what was acknowledged, in order."""
+    """Appends to the leader of its topic; ``acked`` has the acknowledged values, in order."""
 
     def __init__(self, brokers: dict[int, Broker], topic: str) -> None:
         self._brokers = brokers
@@ -54,7 +54,7 @@ def test_case_28_acks_all_continues_while_brokers_stop_one_by_one(tmp_path: Path
             brokers = await three(cluster)
             await create(brokers[0])
             writers = [Writer(cluster.brokers, topic) for topic in TOPICS]
-            for node_id in (2, 1, 3):  # the first controller is the second to go
+            for node_id in (2, 1, 3):  # the first controller is stopped second
                 await go_on(cluster, writers)
                 await cluster.stop(node_id)
                 await go_on(cluster, writers)
@@ -71,7 +71,7 @@ def test_case_28_acks_all_continues_while_brokers_stop_one_by_one(tmp_path: Path
 
 
 async def go_on(cluster: Cluster, writers: list[Writer]) -> None:
-    """Every writer has more acknowledged."""
+    """Waits until every writer has more acknowledged values."""
     before = [len(writer.acked) for writer in writers]
     await cluster.until(
         lambda: all(len(w.acked) >= n + 20 for w, n in zip(writers, before, strict=True))

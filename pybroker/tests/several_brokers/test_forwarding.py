@@ -1,4 +1,4 @@
-"""What the controller does is done wherever a client asks."""
+"""Clients can send requests for the controller to any broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def setting(kind: int, name: str, key: str, value: str) -> Resource:
 
 
 async def ask(broker: Broker, api: Api, version: int, request: Any) -> Any:
-    """What a client gets from a broker, on a connection of its own."""
+    """Returns the response of a broker, on a new connection."""
     host, port = broker.addresses()[0]
     loop = asyncio.get_running_loop()
     sock = await connect(loop, host, port, -1)

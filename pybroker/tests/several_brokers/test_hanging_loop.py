@@ -1,4 +1,4 @@
-"""A broker whose event loop hangs, as in a write that does not return: the others go on without it."""
+"""The event loop of a broker hangs, as in a write that does not return; the others continue without it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import os, signal, sys
 if "--member" in sys.orig_argv:
     signal.signal(signal.SIGUSR1, lambda *_: open({path!r}.replace("PID", str(os.getpid())), "w").write("x"))
 """
-"""On SIGUSR1 the loop's thread opens a pipe, which returns when somebody reads from it."""
+"""On SIGUSR1 the loop's thread opens a pipe, and is blocked until somebody reads from it."""
 
 
 class Hang:
@@ -59,7 +59,7 @@ def controller(client: KazooClient) -> int:
 
 
 def registered(bootstrap: str) -> set[int]:
-    """The brokers of the cluster, as one of those knows; a client that has asked one that hangs waits for it."""
+    """Returns the brokers that one of these brokers knows. A client waits if it has asked one that hangs."""
     with Admin(bootstrap, request_timeout_ms=2000) as admin, suppress(Exception):
         return {each.id for each in admin.describe_cluster().brokers}
     return {0, 1, 2, 3}  # not known

@@ -1,4 +1,4 @@
-"""Several brokers that log in to each other by GSSAPI, with a library that stands in for Kerberos."""
+"""Several brokers that log in to each other by GSSAPI, with a fake Kerberos library."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cluster_of(folder: Path, **more: str) -> Cluster:
 
 @asynccontextmanager
 async def connected(broker: Broker, listener: str = "BETWEEN") -> AsyncIterator[PeerConnection]:
-    """A connection that has not said anything yet."""
+    """Yields a connection that has not sent anything yet."""
     endpoint = broker.metadata.image.brokers[broker.node_id].endpoint(listener)
     assert endpoint is not None
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Case 11: a log dir fails on a broker of several; what it led others lead."""
+"""Case 11: a log dir fails on one of several brokers; others become leaders of its partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_case_11_leaders_move_from_a_log_dir_that_failed(tmp_path: Path) -> None
 
 
 def test_case_11_a_broker_that_loses_its_only_log_dir_is_not_trusted_when_it_is_back(tmp_path: Path) -> None:
-    """A sync that fails may drop what was written, and the next process finds a log that looks whole."""
+    """A failed sync may drop written data, and the next process finds a log that looks complete."""
 
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:

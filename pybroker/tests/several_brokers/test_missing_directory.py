@@ -18,7 +18,7 @@ TOPICS = ("t", "u", "v", "w")
 
 
 async def with_logs(cluster: Cluster, dirs: str, *others: int) -> tuple[Broker, list[str]]:
-    """A broker, and the topics whose logs are in the second of its dirs."""
+    """Returns a broker, and the topics whose logs are in the second of its dirs."""
     broker = await cluster.start(1, log_dirs=dirs)
     for other in others:
         await cluster.start(other)

@@ -1,4 +1,4 @@
-"""A store that was restored from a backup knows less than the logs."""
+"""The logs have newer data than a store that was restored from a backup."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pybroker.tests.several_brokers.test_replication import create, has_led
 
 
 def test_a_new_producer_gets_no_id_that_a_log_knows(tmp_path: Path) -> None:
-    """Its first batch was taken for a retry of the other producer's: acknowledged, and not written."""
+    """The defect: its first batch counted as a retry of the other producer's; it was acknowledged, and not written."""
 
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:

@@ -39,7 +39,7 @@ def is_done(brokers: list[Broker], *replicas: int) -> bool:
 
 
 async def write(brokers: list[Broker], acked: list[bytes], stop: asyncio.Event) -> None:
-    """Appends to the leader, and remembers what was acknowledged."""
+    """Appends to the leader, and remembers the acknowledged values."""
     number = 0
     while not stop.is_set():
         leader = next((broker for broker in brokers if has_led(broker)), None)

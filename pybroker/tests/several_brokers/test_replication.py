@@ -1,4 +1,4 @@
-"""Brokers of one cluster replicate: what is acknowledged survives the leader, and replicas end alike."""
+"""Brokers of one cluster replicate: acknowledged records survive the leader, and all replicas become equal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TP = TopicPartition("t", 0)
 
 
 async def create(broker: Broker, *brokers: int, topic: str = "t", **configs: str) -> None:
-    """A topic of one partition on these brokers, the first of them its leader."""
+    """Creates a topic of one partition on these brokers; the first of them leads."""
     overrides = tuple(with_dots(configs).items())
     [outcome] = await broker.controller.create_topics([NewTopic(topic, assignments=((0, brokers),), configs=overrides)])
     assert not isinstance(outcome, Exception), outcome
@@ -38,7 +38,7 @@ async def append(broker: Broker, *what: bytes, acks: int = ALL, topic: str = "t"
 
 
 def read_all(broker: Broker, topic: str = "t") -> list[bytes | None]:
-    """All values in the broker's replica."""
+    """Returns all values in the broker's replica."""
     log = broker.replicas.find(topic, 0).log
     found, offset = [], log.log_start_offset
     while offset < log.log_end_offset:
@@ -81,13 +81,13 @@ def partition(broker: Broker, topic: str = "t") -> Partition:
 
 
 def members(broker: Broker, topic: str = "t") -> frozenset[int]:
-    """The in-sync replicas, as the leader has them."""
+    """Returns the in-sync replicas that the leader knows."""
     isr = partition(broker, topic).isr
     return isr.members if isr is not None else frozenset()
 
 
 def raw(log: Log) -> bytes:
-    """The bytes of all its records."""
+    """Returns the bytes of all records of the log."""
     found, offset = b"", log.log_start_offset
     while offset < log.log_end_offset:
         part = log.read(offset, 1 << 20)
@@ -284,7 +284,7 @@ def test_s61_a_consumer_is_sent_to_the_follower_in_its_rack(tmp_path: Path) -> N
             assert await fetch_as_consumer(first, second, rack="a") == (-1, [b"a"])
             assert await fetch_as_consumer(first, second, rack="c") == (-1, [b"a"])
             assert await fetch_as_consumer(first, second, rack="b") == (2, [])
-            # what is committed is soon seen there, though the follower's fetch waits long
+            # the follower soon learns the high watermark, though its fetch waits long
             await cluster.until(lambda: partition(second).high_watermark == 1)
             assert await fetch_as_consumer(second, first, rack="b") == (-1, [b"a"])
 
@@ -292,7 +292,7 @@ def test_s61_a_consumer_is_sent_to_the_follower_in_its_rack(tmp_path: Path) -> N
 
 
 async def fetch_as_consumer(broker: Broker, other: Broker, rack: str) -> tuple[int, list[bytes | None]]:
-    """The preferred replica and the values that a consumer in ``rack`` gets from ``broker``."""
+    """Returns the preferred replica and the values that a consumer in ``rack`` gets from ``broker``."""
     request, found = Fetch.Request, asyncio.get_running_loop().create_future()
     topic = request.FetchTopic(topic_id=partition(broker).topic_id)
     topic.partitions.append(request.FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20))

@@ -25,7 +25,7 @@ TOPICS = ("a", "b", "c")
 
 
 class Workload:
-    """Writers, one per topic, each with the next value as soon as the last is acknowledged."""
+    """Writers, one per topic; each sends the next value as soon as the last one is acknowledged."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -33,7 +33,7 @@ class Workload:
         self.is_over = False
 
     def leader(self, topic: str) -> Broker | None:
-        """The broker that says that it leads; in the newest epoch where several do."""
+        """Returns the broker that says that it leads; if several do, the one with the newest epoch."""
         found = [
             broker
             for broker in self.cluster.brokers.values()
@@ -69,7 +69,7 @@ class Workload:
 
 
 async def live(cluster: Cluster, chance: random.Random, faults: int) -> None:
-    """Of three brokers two are there most of the time, now and then only one, or none. Connections among them break,
+    """Usually two of the three brokers run, sometimes only one, or none. Connections among them break,
     and sessions of the coordination store expire.
     """
     for _ in range(faults):
@@ -139,13 +139,13 @@ def run(root: Path, seed: int, faults: int) -> None:
 
 
 def is_whole(workload: Workload, topic: str) -> bool:
-    """Whether all replicas are in sync again."""
+    """Returns whether all replicas are in sync again."""
     leader = workload.leader(topic)
     return leader is not None and members(leader, topic) == {1, 2, 3}
 
 
 def are_alike(cluster: Cluster, topic: str) -> bool:
-    """All replicas have come to the same end."""
+    """Returns whether all replicas have the same end."""
     return len({partition(broker, topic).log.log_end_offset for broker in cluster.brokers.values()}) == 1
 
 

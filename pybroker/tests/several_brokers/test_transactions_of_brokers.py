@@ -31,7 +31,7 @@ KEEPING = {"metadata.recovery.strategy": "none"}
 
 
 async def elsewhere(work: Callable[[], T]) -> T:
-    """What ``work`` returns, done by a thread of its own: librdkafka may stay in there for ever.
+    """Returns the result of ``work`` on a separate thread, because librdkafka may never return.
 
     Raises:
         TimeoutError: it did not end in time.
@@ -131,7 +131,7 @@ def test_case_36_the_next_coordinator_completes_what_the_last_one_has_prepared(t
             await topics_on_each(cluster)
             where = coordinator(cluster, "x")
             client = await elsewhere(lambda: producer(cluster, "x"))
-            # its markers reach nobody, so that the transaction stays prepared
+            # nobody receives its markers, so that the transaction stays prepared
             cluster.brokers[where].transactions._sender.close()
             cluster.brokers[where].transactions._sender.send = lambda *_: None  # type: ignore[method-assign]
 
@@ -202,7 +202,7 @@ def fill(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def copy(cluster: Cluster, source: str, target: str, count: int) -> None:
-    """Copies record by record, each in a transaction with its offset; starts again where a transaction fails."""
+    """Copies record by record, each in a transaction with its offset. Starts again if a transaction fails."""
     at_end = False
     while not at_end:
         client = producer(cluster, "copier")

@@ -1,4 +1,4 @@
-"""GSSAPI at the broker, by a library that stands in for Kerberos: tokens, the layers, the name, and what is refused."""
+"""GSSAPI at the broker, with a fake Kerberos library: tokens, the layers, the name, and refused logins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 
 class Client:
-    """The client's side of an exchange: its messages, and the answers."""
+    """The client's side of an exchange: its messages, and the broker's answers."""
 
     def __init__(self, sasl: Authentication | None = None, now_s: float = 0.0) -> None:
         mechanisms = {"GSSAPI": kerberized("INSIDE", SERVICE, Inline())}

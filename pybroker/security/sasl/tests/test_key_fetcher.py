@@ -1,4 +1,4 @@
-"""Keys of tokens that come by HTTP: when they are fetched, from whom, and what stays where none come."""
+"""Keys of tokens that come by HTTP: when they are fetched, from which server, and which stay if a fetch fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCRAM against Kafka's own classes, in one JVM (ScramWitness.java): what is said and what is stored."""
+"""SCRAM against Kafka's own classes, in one JVM (ScramWitness.java): the messages and the stored credentials."""
 
 from __future__ import annotations
 

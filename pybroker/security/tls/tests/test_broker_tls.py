@@ -1,4 +1,4 @@
-"""Which clients are brokers, where the listener for brokers speaks TLS."""
+"""Which clients count as brokers if the listener for brokers uses TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS of a listener, of its keys and files, and when they change."""
+"""TLS of a listener: its keys and files, and their changes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOCATION = "ssl.keystore.location"
 
 
 def keys(path: Path, *names: str, **options: object) -> str:
-    """A key store in PEM."""
+    """Writes a key store in PEM; returns its path."""
     leaf = CA.issue_cert(*(names or ("localhost",)), **options)  # type: ignore[arg-type]
     leaf.private_key_and_cert_chain_pem.write_to_path(str(path))
     return str(path)
 
 
 def shown(tls: ListenerTls) -> bytes | None:
-    """The certificate that a new client sees."""
+    """Returns the certificate that a new client sees."""
     here, there = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = tls.context.wrap_bio(there, here, server_side=True)
     trusting = ssl.create_default_context()
@@ -42,7 +42,7 @@ def shown(tls: ListenerTls) -> bytes | None:
 
 
 def certificate(path: str) -> bytes:
-    """The first one of a key store."""
+    """Returns the first certificate of a key store."""
     _, begin, rest = Path(path).read_text().partition("-----BEGIN CERTIFICATE-----")
     body, end, _ = rest.partition("-----END CERTIFICATE-----")
     return ssl.PEM_cert_to_DER_cert(begin + body + end)
