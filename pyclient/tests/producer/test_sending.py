@@ -211,7 +211,7 @@ def test_a_null_key_in_a_compacted_topic_fails_only_that_record(producer, new_to
 
 
 def test_the_error_about_an_unknown_setting_suggests_the_right_one():
-    with pytest.raises(ConfigError, match=r"linger\.ms"):
+    with pytest.raises(ConfigError, match="did you mean linger_ms"):
         Producer("localhost:9092", lingr_ms=5)
 
 

@@ -244,8 +244,9 @@ def test_without_an_address_the_first_line_says_that_no_broker_runs_here(
     ],
 )
 def test_the_advice_repeats_the_options_for_the_cluster(
-    listener: socket.socket, tmp_path: Path, words: tuple[str, ...], doctor: str
+    listener: socket.socket, tmp_path: Path, words: tuple[str, ...], doctor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pybroker.cli.common.cluster_options.CONNECT_S", 0.1)
     file, there = tmp_path / "client.properties", f"127.0.0.1:{listener.getsockname()[1]}"
     file.write_text("client.id=doctor\n")
     told = Shell(there)(*(word.format(there=there, file=file) for word in words)).err
