@@ -86,6 +86,10 @@ class KafkaCluster(Brokers):
         """Kills a broker with SIGKILL."""
         self.members[broker].kill()
 
+    def log_dir(self, broker: int) -> Path:
+        """Returns the broker's log dir."""
+        return self.members[broker].log_dir
+
     def keep(self) -> None:
         """Does nothing, because no broker ends by itself."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.bench.cases import QUICK
 from conformance.bench.cluster import crowd, failover, many_partitions, replicate
-from conformance.bench.cluster.trio import OurTrio
+from conformance.bench.cluster.trio import KafkaTrio, OurTrio
 from conformance.bench.cluster.width import leaders
 
 SMALL = replace(QUICK, replicated_records=2_000, kills=1, clients=40, partitions=30)
@@ -30,3 +30,8 @@ def test_leaders_and_sizes_of_isrs_are_found_in_metadata(tmp_path: Path) -> None
         found = trio.partitions(topic)
         expected = [(found[number].leader, len(found[number].isr)) for number in range(4)]
         assert sorted(leaders(trio.ports[1], topic)) == sorted(expected)
+
+
+def test_three_kafkas_have_a_log_dir_each(tmp_path: Path) -> None:
+    trio = KafkaTrio(tmp_path / "data")
+    assert len({trio.log_dir(broker) for broker in trio.ids}) == 3
