@@ -33,7 +33,7 @@ from pybroker.config import (
     listeners,
     topic_config,
 )
-from pybroker.config.listeners import PLAIN, between_brokers
+from pybroker.config.listeners import ANYWHERE, PLAIN, between_brokers
 from pybroker.coordinator.group_nodes import GroupNodes
 from pybroker.coordinator.groups import GroupCoordinator
 from pybroker.coordinator.transactions import TransactionCoordinator
@@ -439,7 +439,7 @@ class Broker:
         """Returns the address for clients on this machine: the broker's first listener."""
         endpoint = self._bound[0].endpoint
         told = advertised_listeners(self.config).get(endpoint.listener, endpoint)
-        host = "127.0.0.1" if told.host in ("", "0.0.0.0", "::") else told.host
+        host = "127.0.0.1" if told.host in ANYWHERE else told.host
         return [(host, told.port or endpoint.port)]
 
     def listeners(self) -> str:

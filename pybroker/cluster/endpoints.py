@@ -8,10 +8,9 @@ from pathlib import Path
 
 from pybroker.cluster.metadata.image import MetadataImage
 from pybroker.config import Endpoint
+from pybroker.config.listeners import ANYWHERE
 
 Address = tuple[str, int]
-
-_EVERYWHERE = ("", "0.0.0.0", "::")
 
 
 def addresses(
@@ -53,7 +52,7 @@ def registered(
 
 
 def _reachable(host: str) -> str:
-    return socket.getfqdn() if host in _EVERYWHERE else host
+    return socket.getfqdn() if host in ANYWHERE else host
 
 
 def name_of_machine() -> str:

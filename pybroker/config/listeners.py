@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final, NamedTuple
 
@@ -16,8 +17,16 @@ SASL_TLS: Final = "SASL_SSL"
 PROTOCOLS: Final = (PLAIN, TLS, SASL_PLAIN, SASL_TLS)
 BY_TLS: Final = frozenset({TLS, SASL_TLS})
 BY_SASL: Final = frozenset({SASL_PLAIN, SASL_TLS})
-LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-"""Hosts at which only this machine can connect."""
+ANYWHERE: Final = ("", "0.0.0.0", "::")
+"""Hosts that stand for every interface of the machine."""
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether only this machine can connect to ``host``, a name or an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Endpoint(NamedTuple):
@@ -62,7 +71,7 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, Endpoint]:
     for endpoint in parsed:
         if endpoint.listener not in names:
             raise ConfigError(f"advertised.listeners={endpoint}{_origin(config, key)}: listeners lacks this name")
-        if endpoint.host in ("", "0.0.0.0", "::"):
+        if endpoint.host in ANYWHERE:
             raise ConfigError(f"advertised.listeners={endpoint}{_origin(config, key)} needs a host to connect to")
     return {endpoint.listener: endpoint for endpoint in parsed}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pybroker.config.broker_config import BrokerConfig
-from pybroker.config.listeners import LOOPBACK, PLAIN, TLS, Endpoint, listeners
+from pybroker.config.listeners import PLAIN, TLS, Endpoint, is_loopback, listeners
 
 AUTHORIZER: Final = "authorizer.class.name"
 STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -54,7 +54,7 @@ def remarks(config: BrokerConfig, *, is_between_brokers: bool) -> Iterator[str]:
 
 def open_to_all(config: BrokerConfig) -> str:
     """Returns a line about listeners at which other machines may do everything; empty without any."""
-    found = [each for each in listeners(config) if each.security_protocol == PLAIN and each.host not in LOOPBACK]
+    found = [each for each in listeners(config) if each.security_protocol == PLAIN and not is_loopback(each.host)]
     if config[AUTHORIZER] or not found:
         return ""
     names = ", ".join(map(str, found))

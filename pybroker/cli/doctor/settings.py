@@ -9,10 +9,8 @@ from pathlib import Path
 
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
 from pybroker.config import BrokerConfig, ConfigError, remarks, rights, tls_slips, unprotected
-from pybroker.config.listeners import LOOPBACK, advertised_listeners, listeners
+from pybroker.config.listeners import ANYWHERE, advertised_listeners, is_loopback, listeners
 from pybroker.process.start_options import StartOptions, configure
-
-ANYWHERE = ("", "0.0.0.0", "::")
 
 
 def examine(file: str | None) -> Iterator[Finding]:
@@ -66,7 +64,7 @@ def addresses(config: BrokerConfig) -> Iterator[Finding]:
         says = told.get(endpoint.listener)
         if says is not None:
             yield advertised(str(endpoint), says.host, says.port)
-        elif endpoint.host in LOOPBACK:
+        elif is_loopback(endpoint.host):
             yield Finding(OK, "listener", f"a start would open {endpoint}, for clients on this machine only")
         elif endpoint.host in ANYWHERE:
             found = f"a start would open {endpoint}; clients get the address that they have connected to"

@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from pybroker.cli.reaching.finding import ERROR, OK, WARNING, Finding
+from pybroker.config.listeners import ANYWHERE, is_loopback
 from pyclient.core.nodes.bootstrap import address
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-ANYWHERE = ("0.0.0.0", "::", "")
 SLOW_S = 0.5
 
 
@@ -104,7 +103,7 @@ def advertised(broker: int, found: Reach, came_by: Reach, others: Collection[Rea
     """
     what = f"broker {broker} advertises {found.name}"
     if found.is_open:
-        if found.host in LOOPBACK and came_by.host not in LOOPBACK:
+        if is_loopback(found.host) and not is_loopback(came_by.host):
             text = "it can be reached only from this machine"
             return Finding(WARNING, what, text, remedy(found, came_by))
         return Finding(OK, what, f"connected in {found.seconds * 1000:.1f} ms")
@@ -126,7 +125,7 @@ def explanation(found: Reach, came_by: Reach) -> str:
     """Returns a text that says why clients fail although the bootstrap address works."""
     if found.host in ANYWHERE:
         why = "no client can connect to such an address"
-    elif found.host in LOOPBACK:
+    elif is_loopback(found.host):
         why = f"that is the machine of each client itself ({found.error})"
     elif found.phase == "resolve":
         why = f"that name has no address here ({found.error}): perhaps one of a container, or of another network"

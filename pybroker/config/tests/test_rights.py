@@ -61,6 +61,7 @@ def test_an_authorizer_is_reported_if_no_listener_authenticates_clients(settings
         (["listeners=PLAINTEXT://:9192"], "PLAINTEXT://:9192"),
         (["listeners=A://kafka-1:1,B://0.0.0.0:2", "listener.security.protocol.map=A:PLAINTEXT,B:SSL"], "A://kafka-1:1"),
         (["listeners=PLAINTEXT://127.0.0.1:1"], ""),
+        (["listeners=A://127.0.0.2:1,B://[::1]:2", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"], ""),
         (["listeners=PLAINTEXT://:1", f"authorizer.class.name={rights.STANDARD}"], ""),
         (["listeners=SASL_SSL://:1"], ""),
     ],
